@@ -1,0 +1,1 @@
+"""Ranks and messages: communicators, and the authenticated channel for reports."""

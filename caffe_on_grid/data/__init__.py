@@ -1,0 +1,1 @@
+"""Records in a fixed order, transformed as Caffe does, ahead of time."""

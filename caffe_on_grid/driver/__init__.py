@@ -1,0 +1,1 @@
+"""What runs in Spark's driver: the stage, the reports, the outcome."""

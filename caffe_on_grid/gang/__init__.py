@@ -1,0 +1,1 @@
+"""What runs in each barrier task: placement, MPI's launch, the watch over the ranks."""

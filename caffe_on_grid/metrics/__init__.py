@@ -1,0 +1,1 @@
+"""What a job says of itself and how it is shown."""

@@ -1,0 +1,1 @@
+"""Prototxts and caffemodels: schema, text with positions, graph, upgrades."""

@@ -1,0 +1,1 @@
+"""The documents that cross a process border: frozen dataclasses and their strict JSON form."""

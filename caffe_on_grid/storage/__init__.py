@@ -1,0 +1,1 @@
+"""Files by URI, and snapshots that are complete or absent."""

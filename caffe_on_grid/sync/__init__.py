@@ -1,0 +1,1 @@
+"""The rules by which ranks exchange what they learn."""
