@@ -90,6 +90,9 @@ class Engine(Protocol):
     def forward(self, blobs: Mapping[str, Array], wanted: Sequence[str]) -> Mapping[str, Array]:
         """Forward of TEST net 0; the blobs named in `wanted`, copied."""
 
+    def blob_shape(self, name: str, test_net: Optional[int] = None) -> tuple[int, ...]:
+        """Shape of a blob of the TRAIN net (or of a TEST net)."""
+
     def all_params(self) -> Blobs:
         """Every parameter blob of the net once, statistics and lr_mult 0 included (to broadcast, to hash)."""
 
