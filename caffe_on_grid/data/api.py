@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Optional, Protocol
+from typing import TYPE_CHECKING, Any, Optional, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+if TYPE_CHECKING:  # numpy.typing came with 1.20; the Caffe runtime has 1.19
+    import numpy.typing as npt
+
+    Array = npt.NDArray[Any]
+    Floats = npt.NDArray[np.float32]
+    Indices = npt.NDArray[np.int64]
+else:
+    Array = Floats = Indices = np.ndarray
 
 
 @dataclass(frozen=True)
@@ -41,7 +47,7 @@ class TransformPlan:
     scale: float = 1.0
     mirror: bool = False
     crop: int = 0
-    mean: Optional[npt.NDArray[np.float32]] = None
+    mean: Optional[Floats] = None
     force_color: bool = False
     force_gray: bool = False
 
