@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Optional, Protocol
+from typing import TYPE_CHECKING, Any, Optional, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[Any]
-Blobs = Sequence[npt.NDArray[np.float32]]
+if TYPE_CHECKING:  # numpy.typing came with 1.20; the Caffe runtime has 1.19
+    import numpy.typing as npt
+
+    Array = npt.NDArray[Any]
+    Floats = npt.NDArray[np.float32]
+else:
+    Array = Floats = np.ndarray
+
+Blobs = Sequence[Floats]
 """Parameters or gradients: one float32 view per learnable blob (owners of shared blobs once, lr_mult ≠ 0 only),
 in net order; changed in place."""
 
@@ -56,6 +62,41 @@ class Snapshot:
     state: Path
 
 
+@dataclass(frozen=True)
+class WeightsReport:
+    """What copying weights by layer name did: layer names, in the order of the file or of the net."""
+
+    loaded: tuple[str, ...]
+    ignored: tuple[str, ...]
+    """In the file, not in the net."""
+    fresh: tuple[str, ...]
+    """In the net with parameters, not in the file: they keep their fillers' values."""
+
+
+@dataclass(frozen=True)
+class LayerInfo:
+    """One layer of a built net, splits included. Shapes are per top and per parameter blob."""
+
+    name: str
+    type: str
+    bottoms: tuple[str, ...]
+    tops: tuple[str, ...]
+    top_shapes: tuple[tuple[int, ...], ...]
+    param_shapes: tuple[tuple[int, ...], ...]
+    loss_weights: tuple[float, ...]
+    """One for each top; 0 where a top is no loss."""
+
+
+@dataclass(frozen=True)
+class LayerTime:
+    """Mean seconds of one layer's passes."""
+
+    name: str
+    type: str
+    forward_s: float
+    backward_s: float
+
+
 class Hooks(Protocol):
     """What the engine calls in the midst of a step, in the thread that steps."""
 
@@ -96,14 +137,20 @@ class Engine(Protocol):
     def all_params(self) -> Blobs:
         """Every parameter blob of the net once, statistics and lr_mult 0 included (to broadcast, to hash)."""
 
-    def load_weights(self, path: Path) -> None:
-        """Copy by layer name from a .caffemodel[.h5], as Caffe does; raises ConfigError on a shape mismatch."""
+    def load_weights(self, path: Path) -> Optional[WeightsReport]:
+        """Copy by layer name from a .caffemodel[.h5], as Caffe does; raises ConfigError on a shape mismatch.
+
+        Returns what was copied, or None for a .h5 file, whose layers the engine does not list.
+        """
 
     def save_model(self, path: Path) -> None:
         """Write the .caffemodel (or .caffemodel.h5 by suffix)."""
 
     def save(self, prefix: str) -> Snapshot:
-        """Write <prefix>_iter_<iteration>.caffemodel and .solverstate into the working directory."""
+        """Write <prefix>_iter_<iteration>.caffemodel and .solverstate into the working directory, on rank 0 only.
+
+        `prefix` is a bare name. In HDF5 it must be the last part of the solver's snapshot_prefix ("snapshot" if unset).
+        """
 
     def restore(self, state: Path) -> None:
         """Load a .solverstate and the model it names (relative to the working directory)."""
@@ -111,5 +158,11 @@ class Engine(Protocol):
     def reseed(self, seed: int) -> None:
         """Start the engine's random stream (dropout, DummyData) afresh."""
 
-    def time_layers(self, iterations: int) -> Any:
-        """Per-layer seconds of forward and backward, as `caffe time` measures them (see worker.timing)."""
+    def time_layers(self, iterations: int, blobs: Optional[Mapping[str, Array]] = None) -> tuple[LayerTime, ...]:
+        """Mean seconds of each layer's forward and backward in the TRAIN net (else TEST net 0), after one warm-up pass.
+
+        `blobs` are copied into the inputs once, before the first pass.
+        """
+
+    def layers(self, net: Optional[int] = None) -> tuple[LayerInfo, ...]:
+        """The layers of TEST net `net`, or of the TRAIN net for None."""

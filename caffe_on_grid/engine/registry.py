@@ -1,0 +1,53 @@
+"""Engines by name."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from caffe_on_grid.engine.api import Engine, EnginePlan
+from caffe_on_grid.errors import ConfigError, EnvironmentFault
+from caffe_on_grid.spec.codec import suggestion
+
+_MODULES: dict[str, str] = {"caffe": "caffe_on_grid.engine.caffe"}
+"""Name → module with `create(plan) -> Engine` and `version() -> str`; its framework is imported with it, not before."""
+
+MISSING = "missing: "
+"""How `available` begins the reason why an engine cannot be used here."""
+
+
+def create(name: str, plan: EnginePlan) -> Engine:
+    """Build engine `name` ("auto": the first that is available); raises ConfigError or EnvironmentFault."""
+    engine: Engine = _load(_resolve(name)).create(plan)
+    return engine
+
+
+def available() -> dict[str, str]:
+    """Name of each known engine → its version, or "missing: " and the reason."""
+    return {name: _version(name) for name in _MODULES}
+
+
+def _resolve(name: str) -> str:
+    if name != "auto":
+        return name
+    found = [n for n, version in available().items() if not version.startswith(MISSING)]
+    if not found:
+        reasons = "; ".join(f"{n}: {why}" for n, why in available().items())
+        raise EnvironmentFault(f"no engine can be used in this Python ({reasons}): give a runtime with --runtime")
+    return found[0]
+
+
+def _load(name: str) -> Any:
+    if name not in _MODULES:
+        raise ConfigError(f"unknown engine {name!r}{suggestion(name, _MODULES)}; known: auto, {', '.join(_MODULES)}")
+    try:
+        return importlib.import_module(_MODULES[name])
+    except ImportError as error:
+        raise EnvironmentFault(f"engine {name!r} cannot be loaded in this Python: {error}") from error
+
+
+def _version(name: str) -> str:
+    try:
+        return str(_load(name).version())
+    except EnvironmentFault as error:
+        return f"{MISSING}{error}"

@@ -1,0 +1,31 @@
+"""The engine contract, for every engine, in the ranks' Python: one process for each engine."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from contract.engine_cases import CASES
+
+ENGINES = ["caffe"]
+
+
+@pytest.fixture(scope="module")
+def outcomes(in_runtime, root):
+    """Engine → case → "ok" or a traceback; an engine's program runs when it is first asked for."""
+    done: dict[str, dict[str, str]] = {}
+
+    def of(engine: str) -> dict[str, str]:
+        if engine not in done:
+            program = in_runtime([str(root / "tests" / "contract" / "engine_cases.py"), engine])
+            done[engine] = json.loads(program.stdout.splitlines()[-1])
+        return done[engine]
+
+    return of
+
+
+@pytest.mark.runtime
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("case", list(CASES))
+def test_engine(outcomes, engine: str, case: str) -> None:
+    assert outcomes(engine)[case] == "ok"
