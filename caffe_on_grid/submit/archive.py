@@ -1,0 +1,333 @@
+"""Runtime archives on the gateway: unpacked once, checked, found.
+
+An archive is a gzipped tar whose root holds `bin/python`: the layout of `make archive`, or of conda-pack.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import posixpath
+import shutil
+import subprocess
+import tarfile
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Callable, Optional
+
+import caffe_on_grid
+from caffe_on_grid.errors import ConfigError, EnvironmentFault
+
+READY = ".caffe-on-grid-ready"
+"""Written into a folder when all of its archive is there."""
+
+FROM_THE_HOST = ("libcuda.", "libnvidia-", "libibverbs.", "librdmacm.", "libmlx5.", "libefa.", "libpsm2.")
+"""Libraries that come with a node's drivers: an archive may want them without holding them."""
+
+_IMPORTS = ("caffe", "mpi4py.MPI", "lmdb", "cv2", "google.protobuf", "numpy")
+_PROBE = f"""
+import importlib, json, sys
+found = {{}}
+for name in {_IMPORTS!r}:
+    try:
+        found[name] = importlib.import_module(name)
+    except Exception as error:
+        sys.exit("%s: %s" % (name, error))
+facts = {{name.split(".")[-1]: module.__version__ for name, module in found.items() if hasattr(module, "__version__")}}
+mpi = found["mpi4py.MPI"].Get_library_version().split("\\n")[0].replace("\\t", " ")
+print(json.dumps(dict(facts, mpi=" ".join(mpi.split()), python=".".join(map(str, sys.version_info[:3])))))
+"""
+
+
+@dataclass(frozen=True)
+class RuntimeFacts:
+    """What an unpacked runtime says of itself: versions as its own modules give them."""
+
+    folder: str
+    python: str
+    caffe: str
+    mpi: str
+    numpy: str
+    protobuf: str
+    lmdb: str
+    cv2: str
+
+
+def sha256(path: Path) -> str:
+    """Hexadecimal SHA-256 of a file's bytes."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        for piece in iter(lambda: file.read(1 << 20), b""):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
+# --- Unpacking ---
+
+
+def unpack(archive: Path, cache: Path) -> Path:
+    """The folder that holds the archive's files, `cache`/<sha256>: unpacked there by the first of all callers.
+
+    ConfigError names the member that must not be unpacked (absolute, `..`, a link or device leading outside).
+    """
+    if not archive.is_file():
+        raise ConfigError(f"{archive}: there is no such runtime archive: build one with `make archive`")
+    folder = cache / sha256(archive)
+    cache.mkdir(parents=True, exist_ok=True)
+    with _alone(cache / f"{folder.name}.lock"):
+        if not (folder / READY).exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            _unpack_aside(archive, folder)
+            _relocate(folder)
+            (folder / READY).touch()
+    return folder
+
+
+@contextlib.contextmanager
+def _alone(lock: Path) -> Iterator[None]:
+    """One process at a time; the kernel drops the lock of one that dies."""
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _unpack_aside(archive: Path, folder: Path) -> None:
+    aside = Path(tempfile.mkdtemp(prefix="unpacking-", dir=folder.parent))
+    try:
+        with tarfile.open(archive, "r:*") as tar:
+            members = tar.getmembers()
+            check_members(members, str(archive))
+            for member in members:
+                _place(tar, member, aside)
+        _check_links(aside, str(archive))
+        aside.rename(folder)
+    except (tarfile.TarError, EOFError, OSError) as error:
+        raise ConfigError(f"{archive}: cannot be unpacked ({error}): build it again with `make archive`") from error
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def check_members(members: Iterable[tarfile.TarInfo], where: str) -> None:
+    """ConfigError at the first member that would be placed outside, through a link, or is no file, folder or link."""
+    links: set[str] = set()
+    for member in members:
+        name = posixpath.normpath(member.name)
+        reason = _refusal(member, name, links)
+        if reason:
+            raise ConfigError(f"{where}: member {member.name!r} {reason}: not unpacked")
+        if member.issym():
+            links.add(name)
+
+
+def _refusal(member: tarfile.TarInfo, name: str, links: set[str]) -> str:
+    """Why this member must not be unpacked, or an empty text."""
+    if _leaves(name):
+        return "would be placed outside the folder"
+    if not (member.isreg() or member.isdir() or member.issym() or member.islnk()):
+        return "is a device or a pipe"
+    if name in links or any(parent in links for parent in _parents(name)):
+        return "would be placed through a link"
+    if member.issym() and _leaves(posixpath.normpath(posixpath.join(posixpath.dirname(name), member.linkname))):
+        return f"is a link to {member.linkname!r}, which is outside"
+    if member.islnk() and (_leaves(member.linkname) or posixpath.normpath(member.linkname) in links):
+        return f"is a hard link to {member.linkname!r}"
+    return ""
+
+
+def _leaves(name: str) -> bool:
+    return posixpath.isabs(name) or posixpath.normpath(name).split("/")[0] == ".."
+
+
+def _parents(name: str) -> Iterator[str]:
+    while name := posixpath.dirname(name):
+        yield name
+
+
+def _check_links(folder: Path, where: str) -> None:
+    """Links that lead outside only by way of other links are seen once all are in place."""
+    top = os.path.realpath(folder)
+    for path in folder.rglob("*"):
+        if path.is_symlink() and os.path.commonpath([top, os.path.realpath(path)]) != top:
+            name = path.relative_to(folder)
+            raise ConfigError(
+                f"{where}: member '{name}' is a link to {str(path.readlink())!r}, which is outside: not unpacked"
+            )
+
+
+def _place(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> None:
+    """Owners, set-id bits and times are not taken over."""
+    target = folder / member.name
+    target.parent.mkdir(parents=True, exist_ok=True)
+    kind: Callable[..., None] = next(place for is_kind, place in _PLACERS if is_kind(member))
+    kind(tar, member, target, folder)
+
+
+def _place_folder(tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path, folder: Path) -> None:
+    target.mkdir(exist_ok=True)
+
+
+def _place_file(tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path, folder: Path) -> None:
+    source = tar.extractfile(member)
+    assert source is not None, member.name
+    with source, target.open("wb") as file:
+        shutil.copyfileobj(source, file, 1 << 20)
+    target.chmod(0o755 if member.mode & 0o100 else 0o644)
+
+
+def _place_link(tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path, folder: Path) -> None:
+    target.symlink_to(member.linkname)
+
+
+def _place_hard_link(tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path, folder: Path) -> None:
+    os.link(folder / member.linkname, target)
+
+
+_PLACERS: tuple[tuple[Callable[[tarfile.TarInfo], bool], Callable[..., None]], ...] = (
+    (tarfile.TarInfo.isdir, _place_folder),
+    (tarfile.TarInfo.isreg, _place_file),
+    (tarfile.TarInfo.issym, _place_link),
+    (tarfile.TarInfo.islnk, _place_hard_link),
+)
+
+
+def _relocate(folder: Path) -> None:
+    """conda-pack's archives hold a program that writes the folder's real path into its files: run once, in place."""
+    program = folder / "bin" / "conda-unpack"
+    if program.exists():
+        done = _run(folder, [str(program)])
+        if done.returncode:
+            raise EnvironmentFault(f"{program}: failed: {_last_line(done.stderr)}")
+
+
+# --- Checking ---
+
+
+def verify(folder: Path, libraries: bool = True) -> RuntimeFacts:
+    """Run the runtime's own Python: every module that ranks need imports, every shared library resolves.
+
+    `libraries=False` leaves the second look out (it takes seconds). EnvironmentFault tells what is broken.
+    """
+    done = _run(folder, ["-c", _PROBE])
+    if done.returncode:
+        raise EnvironmentFault(
+            f"{folder}: the Caffe runtime is broken: {_cause(done)}: "
+            "rebuild it with `make archive` or give another --runtime"
+        )
+    missing = missing_libraries(folder) if libraries else []
+    if missing:
+        raise EnvironmentFault(
+            f"{folder}: the Caffe runtime lacks libraries: {', '.join(missing)}: rebuild it with `make archive`"
+        )
+    return RuntimeFacts(folder=str(folder), **json.loads(done.stdout.splitlines()[-1]))
+
+
+def _run(folder: Path, args: list[str]) -> subprocess.CompletedProcess[str]:
+    """A program in the runtime's Python; what the caller's environment says of libraries and Pythons stays out."""
+    keep = {k: v for k, v in os.environ.items() if k in ("PATH", "HOME", "TMPDIR", "LANG")}
+    env = {**keep, "PYTHONNOUSERSITE": "1", "PYTHONDONTWRITEBYTECODE": "1", "GLOG_minloglevel": "2"}
+    python = folder.absolute() / "bin" / "python"
+    try:
+        return subprocess.run(
+            [str(python), *args], env=env, capture_output=True, text=True, timeout=300, cwd="/", check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        reason = "is not there" if not python.exists() else f"does not start on this machine ({error})"
+        raise EnvironmentFault(
+            f"{python} {reason}: rebuild the runtime with `make archive` or give another --runtime"
+        ) from error
+
+
+def _cause(done: subprocess.CompletedProcess[str]) -> str:
+    """One line: the loader's, where the C library is too old or of another kind, else the program's last."""
+    loader = [line for line in done.stderr.splitlines() if "GLIBC" in line or "error while loading" in line]
+    if loader:
+        return f"it needs another C library or machine than this one: {loader[0].strip()}"
+    return _last_line(done.stderr) or f"its Python ended with code {done.returncode}"
+
+
+def _last_line(text: str) -> str:
+    return (text.strip().splitlines() or [""])[-1]
+
+
+def missing_libraries(folder: Path) -> list[str]:
+    """`FILE wants LIBRARY` for every shared library that neither the archive nor this machine has.
+
+    A library that lies elsewhere in the archive counts as there: its user's users load it (wheels are built so).
+    """
+    files = [str(path) for path in folder.rglob("*") if _is_elf(path)]
+    held = {path.name for path in folder.rglob("*.so*")}
+    listing = subprocess.run(
+        ["ldd", *files], env={"PATH": os.environ["PATH"], "LC_ALL": "C"}, capture_output=True, text=True, check=False
+    ).stdout
+    wants = _not_found(listing, files[0] if len(files) == 1 else "")
+    return sorted(
+        f"{os.path.relpath(file, folder)} wants {library}"
+        for file, library in wants
+        if library not in held and not library.startswith(FROM_THE_HOST)
+    )
+
+
+def _is_elf(path: Path) -> bool:
+    if path.is_symlink() or not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(4) == b"\x7fELF"
+
+
+def _not_found(listing: str, file: str) -> Iterator[tuple[str, str]]:
+    """(file, library) of ldd's `=> not found` lines; ldd heads each file's lines with `FILE:` if there are several."""
+    for line in listing.splitlines():
+        if line.endswith(":") and not line.startswith("\t"):
+            file = line[:-1]
+        elif line.endswith("=> not found"):
+            yield file, line.split()[0]
+
+
+# --- Finding ---
+
+
+def locate(explicit: Optional[str]) -> Path:
+    """The runtime's folder for a run on this machine.
+
+    `explicit` (a folder, or an archive that is then unpacked), else $CAFFE_ON_GRID_RUNTIME, else the checkout's
+    .cache/runtime, else the user's cache. EnvironmentFault where there is none.
+    """
+    named = explicit or os.environ.get("CAFFE_ON_GRID_RUNTIME")
+    if named:
+        return _named(Path(named).expanduser())
+    for folder in (checkout() / ".cache" / "runtime", user_cache() / "runtime"):
+        if _has_python(folder):
+            return folder
+    raise EnvironmentFault(
+        "there is no Caffe runtime here: build one with `make archive`, or name yours with --runtime PATH"
+    )
+
+
+def checkout() -> Path:
+    """The folder that holds the package: the checkout, unless the package is installed."""
+    return Path(caffe_on_grid.__file__).parent.parent
+
+
+def user_cache() -> Path:
+    """Where this user's unpacked archives are kept."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "caffe-on-grid"
+
+
+def _named(path: Path) -> Path:
+    if path.is_file():
+        path = unpack(path, user_cache() / "runtimes")
+    if not _has_python(path):
+        raise EnvironmentFault(
+            f"{path}: no Caffe runtime is there (no bin/python): "
+            "build one with `make archive`, or name yours with --runtime PATH"
+        )
+    return path.absolute()
+
+
+def _has_python(folder: Path) -> bool:
+    return os.access(folder / "bin" / "python", os.X_OK)
