@@ -160,7 +160,7 @@ def _test_nets(solver: Any, read: Read) -> list[Any]:
     if left < 0 or (left and not common):
         wanted = f"{'at least ' if common else ''}{len(nets)}, one for each TEST net"
         raise ConfigError(f"solver: {len(solver.test_iter)} test_iter, expected {wanted}")
-    return nets + [_net(solver, common[0], read)] * left
+    return nets + [_net(solver, name, read) for name in common] * left
 
 
 UNSUPPORTED = ("ImageData", "HDF5Data", "WindowData", "MemoryData", "CoSData")

@@ -15,7 +15,7 @@ from caffe_on_grid.errors import ConfigError
 
 MAX_BYTES = 8 << 20
 MAX_DEPTH = 64
-MAX_ENTRIES = 500_000
+MAX_ENTRIES = 200_000
 
 _TOKEN = re.compile(
     r"""[ \t\r\n\f\v]*(?:\#[^\n]*(?:\n|\Z)[ \t\r\n\f\v]*)*
@@ -36,7 +36,8 @@ class Entry:
 
     `kind` is "block" (see `entries`), "string" or "word" (see `raw`: the value as written, a word or number with its
     sign, or string literals side by side). `at` is the offset of the name, `start` of the value (a block: of its
-    opening brace), `end` the offset behind the value (a block: of its closing brace); `listed`: whether it stands in a `[…]`.
+    opening brace), `end` the offset behind the value (a block: of its closing brace); `listed`: whether it stands in
+    a `[…]`.
     """
 
     __slots__ = ("at", "end", "entries", "kind", "listed", "name", "raw", "start")

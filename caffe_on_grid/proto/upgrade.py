@@ -14,7 +14,8 @@ _V1_NAMES = (
     "HINGE_LOSS=HingeLoss IM2COL=Im2col IMAGE_DATA=ImageData INFOGAIN_LOSS=InfogainLoss INNER_PRODUCT=InnerProduct "
     "LRN=LRN MEMORY_DATA=MemoryData MULTINOMIAL_LOGISTIC_LOSS=MultinomialLogisticLoss MVN=MVN POOLING=Pooling "
     "POWER=Power RELU=ReLU SIGMOID=Sigmoid SIGMOID_CROSS_ENTROPY_LOSS=SigmoidCrossEntropyLoss SILENCE=Silence "
-    "SOFTMAX=Softmax SOFTMAX_LOSS=SoftmaxWithLoss SPLIT=Split SLICE=Slice TANH=TanH WINDOW_DATA=WindowData THRESHOLD=Threshold"
+    "SOFTMAX=Softmax SOFTMAX_LOSS=SoftmaxWithLoss SPLIT=Split SLICE=Slice TANH=TanH WINDOW_DATA=WindowData "
+    "THRESHOLD=Threshold"
 )
 _NUMBERS = schema.ENUMS["V1LayerParameter.LayerType"]
 V1_TYPES: dict[int, str] = {_NUMBERS[old]: new for old, new in (pair.split("=") for pair in _V1_NAMES.split())}

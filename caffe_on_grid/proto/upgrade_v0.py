@@ -70,9 +70,9 @@ PLACES: dict[str, dict[str, tuple[str, str]]] = {
         f"det_{name}": _only("window_data", _WINDOW, name)
         for name in ("fg_threshold", "bg_threshold", "fg_fraction", "context_pad", "crop_mode")
     },
-    "hdf5_output_param": {"hdf5_output": ("hdf5_output_param", "")},
+    "hdf5_output_param": {"hdf5_output": ("", "hdf5_output_param")},
 }
-"""V0 field → layer type ("": any) → (V1 parameter message, its field; "": of the same name)."""
+"""V0 field → layer type ("": any) → (V1 parameter message ("": the layer itself), its field ("": of the same name))."""
 
 
 def to_v1(net: Any, where: str) -> Any:
@@ -142,7 +142,7 @@ def _place(new: Any, v0: Any, name: str, value: Any) -> None:
     places = PLACES.get(name, {})
     place = places.get(v0.type, places.get(""))
     if place is not None:
-        _put(getattr(new, place[0]), place[1] or name, value)
+        _put(getattr(new, place[0]) if place[0] else new, place[1] or name, value)
 
 
 def _put(owner: Any, field: str, value: Any) -> None:
