@@ -7,7 +7,6 @@ in a folder beside OUT and renamed when it is complete.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
 import shutil
 import signal
@@ -140,7 +139,6 @@ def _on_term(*_: object) -> None:
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Run the program; returns the exit code of errors.py."""
     args = parser().parse_args(argv)
-    signal.signal(signal.SIGTERM, _on_term)
     try:
         try:
             count = write(args.items(args), Path(args.out), args.overwrite)
@@ -154,5 +152,5 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 
 if __name__ == "__main__":
-    with contextlib.suppress(BrokenPipeError):
-        sys.exit(main())
+    signal.signal(signal.SIGTERM, _on_term)
+    sys.exit(main())

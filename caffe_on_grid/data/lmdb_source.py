@@ -132,6 +132,10 @@ class LmdbSource:
         except DataError as error:
             raise DataError(f"record {key!r} of {self.path} cannot be used: {error}") from None
 
+    def datum(self, index: int) -> bytes:
+        """Record `index` as it is stored, a serialised Datum; empty where another program removed it."""
+        return self._value(index) or b""
+
     def _value(self, index: int) -> Optional[bytes]:
         try:
             value: Optional[bytes] = self._transaction.get(self._keys[index])

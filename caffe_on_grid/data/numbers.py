@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import struct
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, cast
@@ -30,7 +31,7 @@ def _opened(path: Path) -> BinaryIO:
 def _exactly(file: BinaryIO, size: int, path: Path) -> bytes:
     try:
         data = file.read(size)
-    except (EOFError, OSError) as error:
+    except (EOFError, OSError, zlib.error) as error:
         raise DataError(f"{path} cannot be unpacked: {error}") from error
     if len(data) != size:
         raise DataError(f"{path} ends too early: {size - len(data)} bytes are missing")
