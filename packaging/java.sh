@@ -65,8 +65,14 @@ unpack_java() {
   private_apt "$work/apt" "install Java 17 or 21 and set JAVA_HOME"
   package=$(choose_package) || die 4 "no Java 17 or 21 here, and apt offers none: install one and set JAVA_HOME"
   say "no Java 17 or 21 on this machine: unpacking $package under $UNPACKED"
-  unpack "$work/root" "$package" && add_libraries "$work/root" "$package"
-  rm -rf "$UNPACKED" && mv "$work/root" "$UNPACKED" && repoint_links "$UNPACKED"
+  unpack "$work/root" "$package"
+  add_libraries "$work/root" "$package"
+  rm -rf "$UNPACKED"
+  mv "$work/root" "$UNPACKED"
+  repoint_links "$UNPACKED"
 }
 
-find_java || { unpack_java && find_java; } || die 4 "the unpacked Java does not run: install Java 17 or 21 and set JAVA_HOME"
+if ! find_java; then
+  unpack_java
+  find_java || die 4 "the unpacked Java does not run: install Java 17 or 21 and set JAVA_HOME"
+fi

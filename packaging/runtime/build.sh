@@ -67,7 +67,8 @@ find_keyring() {
 # A private apt root with an empty dpkg database, so that the resolver sees a bare machine.
 open_suite() {
   have apt-get && have dpkg-deb || die 4 "apt-get and dpkg-deb are needed (Debian, Ubuntu and their kind)"
-  find_mirror && find_keyring
+  find_mirror
+  find_keyring
   local a=$WORK/apt
   mkdir -p "$a"/{etc/apt/apt.conf.d,etc/apt/preferences.d,lists/partial,cache/archives/partial,dpkg} && : > "$a/dpkg/status"
   cat > "$a/apt.conf" << CONF
@@ -89,20 +90,23 @@ CONF
 
 # --- Downloads: kept in $CACHE, used again when their sha256 is the locked one -------------------------------------------
 
-sums() { find "$1" -maxdepth 1 -type f -name "$2" -exec sha256sum {} +; }
+# "sha256 name" of a folder's files; none where there are none.
+sums() { (cd "$1" && find . -maxdepth 1 -type f -name "$2" -exec sha256sum {} +); }
 
 # Links in debs/ exactly the locked packages; writes the "name=version" of each one that the cache lacks to missing.
 link_locked() {
   rm -rf debs && mkdir debs
-  sums "$CACHE/debs" '*.deb' | awk 'NR==FNR {file[$1]=$2; next} !/^#/ {print (($3 in file) ? file[$3] : "-"), $1 "=" $2}' - "$LOCK" > wanted
+  { sums "$CACHE/debs" '*.deb' && grep -v '^#' "$LOCK"; } |
+    awk 'NF==2 {file[$1]=$2} NF==3 {print (($3 in file) ? file[$3] : "-"), $1 "=" $2}' > wanted
   awk '$1=="-" {print $2}' wanted > missing
-  awk '$1!="-" {print $1}' wanted | xargs -r ln -s -t debs
+  awk '$1!="-" {print $1}' wanted | (cd debs && while read -r deb; do ln -s "$CACHE/debs/$deb" .; done)
 }
 
 get_locked() {
   link_locked
   if [ -s missing ]; then
-    open_suite && say "package index read"
+    open_suite
+    say "package index read"
     (cd "$CACHE/debs" && xargs apt-get -qq download < "$WORK/missing") || die 4 "$SUITE no longer has every locked package"
     link_locked
   fi
@@ -110,7 +114,8 @@ get_locked() {
 }
 
 get_resolved() {
-  open_suite && mkdir -p debs
+  open_suite
+  mkdir -p debs
   apt-get -qq install -y --print-uris $ROOTS | awk '{split($2, a, "_"); print a[1]}' | sort > resolved
   (cd debs && xargs apt-get -qq download < "$WORK/resolved")
 }
@@ -118,13 +123,13 @@ get_resolved() {
 get_wheels() {
   local hashes
   hashes=$(grep -o 'sha256:[0-9a-f]*' "$HERE/wheels.txt" | cut -d: -f2)
-  if [ "$(sums "$CACHE/wheels" '*.whl' | grep -cF "$hashes")" != "$(wc -w <<< "$hashes")" ]; then
+  if [ "$(sums "$CACHE/wheels" '*.whl' | grep -cF "$hashes" || true)" != "$(wc -w <<< "$hashes")" ]; then
     "$PYTHON" -m pip download -q --disable-pip-version-check --no-deps --require-hashes --only-binary=:all: \
       -d "$CACHE/wheels" --implementation cp --python-version 3.9 --abi cp39 --abi abi3 \
       --platform manylinux2014_x86_64 --platform manylinux_2_17_x86_64 --platform manylinux_2_5_x86_64 \
       --platform manylinux1_x86_64 --platform manylinux_2_28_x86_64 -r "$HERE/wheels.txt"
   fi
-  sums "$CACHE/wheels" '*.whl' | grep -F "$hashes" | while read -r _ wheel; do "$PYTHON" -m zipfile -e "$wheel" wheels; done
+  sums "$CACHE/wheels" '*.whl' | grep -F "$hashes" | while read -r _ wheel; do "$PYTHON" -m zipfile -e "$CACHE/wheels/$wheel" wheels; done
 }
 
 # --- The tree ------------------------------------------------------------------------------------------------------------
@@ -260,15 +265,24 @@ main() {
   mkdir -p "$CACHE"/{debs,wheels}
   WORK=$(mktemp -d "$CACHE/runtime-build.XXXXXX")
   trap 'rm -rf "$WORK"' EXIT
-  cd "$WORK" && mkdir -p tree/{bin,lib64,lib64-compat,share/licenses} $DIST stage
+  cd "$WORK"
+  mkdir -p tree/{bin,lib64,lib64-compat,share/licenses} $DIST stage
   if [ "$RELOCK" = --relock ]; then get_resolved; else get_locked; fi
-  get_wheels && say "$(ls debs | wc -l) packages and $(ls -d wheels/*.dist-info | wc -l) wheels at hand"
-  lay_out && drop_needless && place_wheels && say "tree laid out"
+  get_wheels
+  say "$(ls debs | wc -l) packages and $(ls -d wheels/*.dist-info | wc -l) wheels at hand"
+  lay_out
+  drop_needless
+  place_wheels
+  say "tree laid out"
   "$PYTHON" "$HERE/patch_io.py" $DIST/caffe/io.py
-  keep_needed && say "$(ls tree/lib64 | wc -l) libraries kept"
-  set_runpaths && record_origins
+  keep_needed
+  say "$(ls tree/lib64 | wc -l) libraries kept"
+  set_runpaths
+  record_origins
   if [ "$RELOCK" = --relock ]; then write_lock; fi
-  compile_tree && try_imports && pack_tree
+  compile_tree
+  try_imports
+  pack_tree
   say "$OUT: $(du -m "$OUT" | cut -f1) MB packed, $(du -sm tree | cut -f1) MB unpacked, sha256 $(sha256sum "$OUT" | cut -d' ' -f1)"
 }
 
