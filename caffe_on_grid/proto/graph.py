@@ -103,22 +103,22 @@ def _included(layer: Any, state: Any) -> bool:
 _TRAIN_FIELDS = ("net", "net_param", "train_net", "train_net_param")
 
 
-def solver_nets(solver: Any, read: Read) -> SolverNets:
+def solver_nets(solver: Any, read: Read, where: str = "solver") -> SolverNets:
     """The TRAIN net and the TEST nets of `solver`, as Solver::InitTrainNet and InitTestNets make them.
 
-    `read` gives the text of a net file. Raises ConfigError where Caffe refuses the solver, and for what `read` and the
-    parser refuse.
+    `read` gives the text of a net file. Raises ConfigError (naming `where`) where Caffe refuses the solver, and for
+    what `read` and the parser refuse.
     """
-    train = _train_net(solver, read)
-    tests = _test_nets(solver, read)
+    train = _train_net(solver, read, where)
+    tests = _test_nets(solver, read, where)
     states = list(solver.test_state) or [schema.NetState()] * len(tests)
     if len(states) != len(tests):
         raise ConfigError(
-            f"solver: {len(states)} test_state for {len(tests)} TEST nets, expected none or one for each TEST net"
+            f"{where}: {len(states)} test_state for {len(tests)} TEST nets, expected none or one for each TEST net"
         )
     if tests and solver.test_interval <= 0:
         raise ConfigError(
-            f"solver: test_interval is {solver.test_interval}, expected > 0 as there are {len(tests)} TEST nets"
+            f"{where}: test_interval is {solver.test_interval}, expected > 0 as there are {len(tests)} TEST nets"
         )
     return SolverNets(
         _in_state(train, schema.TRAIN, solver.train_state),
@@ -138,29 +138,29 @@ def read_net(path: str, read: Read) -> Any:
     return upgrade.upgrade_net(text.parse(schema.NetParameter, read(path), path), path)
 
 
-def _train_net(solver: Any, read: Read) -> Any:
+def _train_net(solver: Any, read: Read, where: str) -> Any:
     given = [name for name in _TRAIN_FIELDS if solver.HasField(name)]
     if len(given) != 1:
         found = f"the solver has {' and '.join(given)}" if given else "the solver names no net"
-        raise ConfigError(f"solver: {found}, expected exactly one of {', '.join(_TRAIN_FIELDS)}")
-    return _net(solver, given[0], read)
+        raise ConfigError(f"{where}: {found}, expected exactly one of {', '.join(_TRAIN_FIELDS)}")
+    return _net(solver, given[0], read, where)
 
 
-def _net(solver: Any, name: str, read: Read) -> Any:
+def _net(solver: Any, name: str, read: Read, where: str) -> Any:
     value = getattr(solver, name)
-    return read_net(value, read) if isinstance(value, str) else upgrade.upgrade_net(value, f"solver: {name}")
+    return read_net(value, read) if isinstance(value, str) else upgrade.upgrade_net(value, f"{where}: {name}")
 
 
-def _test_nets(solver: Any, read: Read) -> list[Any]:
+def _test_nets(solver: Any, read: Read, where: str) -> list[Any]:
     """test_net_param, then test_net, then the common net for each test_iter that is left."""
-    nets = [upgrade.upgrade_net(net, "solver: test_net_param") for net in solver.test_net_param]
+    nets = [upgrade.upgrade_net(net, f"{where}: test_net_param") for net in solver.test_net_param]
     nets += [read_net(path, read) for path in solver.test_net]
     common = [name for name in ("net_param", "net") if solver.HasField(name)]
     left = len(solver.test_iter) - len(nets)
     if left < 0 or (left and not common):
         wanted = f"{'at least ' if common else ''}{len(nets)}, one for each TEST net"
-        raise ConfigError(f"solver: {len(solver.test_iter)} test_iter, expected {wanted}")
-    return nets + [_net(solver, name, read) for name in common] * left
+        raise ConfigError(f"{where}: {len(solver.test_iter)} test_iter, expected {wanted}")
+    return nets + [_net(solver, name, read, where) for name in common if left] * left
 
 
 UNSUPPORTED = ("ImageData", "HDF5Data", "WindowData", "MemoryData", "CoSData")

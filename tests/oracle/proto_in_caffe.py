@@ -1,6 +1,6 @@
 """Asks real Caffe what the oracle tests of the proto room compare with; runs in the runtime's Python.
 
-`proto_in_caffe.py filter STATES_JSON NET` | `rates SOLVER…` | `models FOLDER`: one JSON value on stdout.
+`proto_in_caffe.py filter STATES_JSON NET` | `rates SOLVER…` | `models FOLDER` | `schema`: one JSON value on stdout.
 """
 
 from __future__ import annotations
@@ -12,6 +12,27 @@ from pathlib import Path
 import caffe
 import numpy as np
 from caffe.proto import caffe_pb2
+
+from caffe_on_grid.proto import schema
+
+
+def facts(field: object) -> dict[str, object]:
+    """What makes a field what it is on the wire and in text."""
+    enum = field.enum_type and {value.name: value.number for value in field.enum_type.values}
+    inner = field.message_type and field.message_type.name
+    default = None if inner else field.default_value
+    same = {name: getattr(field, name) for name in ("number", "type", "label")}
+    return {**same, "default": str(default), "enum": enum, "packed": field.GetOptions().packed, "inner": inner}
+
+
+def schema_differences() -> list[str]:
+    """Fields of real Caffe's messages that ours lack or hold differently; the number compared comes first."""
+    found, compared = [], 0
+    for name, message in caffe_pb2.DESCRIPTOR.message_types_by_name.items():
+        ours = schema.message(name).DESCRIPTOR.fields_by_name
+        compared += len(message.fields)
+        found += [f"{name}.{f.name}" for f in message.fields if f.name not in ours or facts(ours[f.name]) != facts(f)]
+    return [str(compared), *found]
 
 
 def filtered(states: str, net: str) -> list[list[str]]:
@@ -75,4 +96,10 @@ def loaded(place: Path, name: str) -> dict[str, list[list[float]]]:
 
 if __name__ == "__main__":
     caffe.set_mode_cpu()
-    print(json.dumps({"filter": filtered, "rates": rates, "models": models}[sys.argv[1]](*sys.argv[2:])))
+    print(
+        json.dumps(
+            {"filter": filtered, "rates": rates, "models": models, "schema": schema_differences}[sys.argv[1]](
+                *sys.argv[2:]
+            )
+        )
+    )

@@ -48,6 +48,11 @@ def upgraded(runtime, runtime_env, tmp_path):
     return run
 
 
+def test_schema_is_caffes(ask) -> None:
+    compared, *differences = ask("schema")
+    assert differences == [] and int(compared) > 400
+
+
 @pytest.mark.parametrize("name", ["v0", "v1", "inputs", "input_dims"])
 def test_nets_upgrade_as_in_caffe(upgraded, name: str) -> None:
     source = (DATA / f"{name}.prototxt").read_text()

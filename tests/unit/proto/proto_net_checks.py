@@ -72,7 +72,7 @@ NETS = {
 
 
 def nets_of(source: str) -> graph.SolverNets:
-    return graph.solver_nets(upgrade.upgrade_solver(solver_of(source)), NETS.__getitem__)
+    return graph.solver_nets(upgrade.upgrade_solver(solver_of(source)), NETS.__getitem__, "solver.prototxt")
 
 
 def check_graph_solver_nets() -> None:
@@ -105,7 +105,8 @@ def check_graph_solver_refusals() -> None:
         ('net: "bad"', "bad:2:3: LayerParameter has no field named 'nmae'"),
     )
     for source, wanted in cases:
-        assert wanted in refused(nets_of, source), (source, refused(nets_of, source))
+        message = refused(nets_of, source)
+        assert wanted in message and message.startswith(("solver.prototxt: ", "bad:")), (source, message)
 
 
 LENET = """
