@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional, Protocol
+from typing import TYPE_CHECKING, Any, Optional, Protocol
 
-import numpy.typing as npt
+import numpy as np
 
-Array = npt.NDArray[Any]
+if TYPE_CHECKING:  # numpy.typing came with 1.20; the Caffe runtime has 1.19
+    import numpy.typing as npt
+
+    Array = npt.NDArray[Any]
+else:
+    Array = np.ndarray
 
 
 class Communicator(Protocol):

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-Blobs = Sequence[npt.NDArray[np.float32]]
+if TYPE_CHECKING:  # numpy.typing came with 1.20; the Caffe runtime has 1.19
+    import numpy.typing as npt
+
+    Array = npt.NDArray[Any]
+    Floats = npt.NDArray[np.float32]
+else:
+    Array = Floats = np.ndarray
+
+Blobs = Sequence[Floats]
 
 
 class Synchroniser(Protocol):
@@ -36,5 +43,5 @@ class Exchange(Protocol):
     rank: int
     size: int
 
-    def allreduce(self, buffer: npt.NDArray[Any]) -> None:
+    def allreduce(self, buffer: Array) -> None:
         """Sum over all ranks, in place."""
