@@ -19,9 +19,9 @@ from caffe_on_grid.data.datum import Decoder
 from caffe_on_grid.errors import ConfigError, DataError
 
 RESIDENT_BYTES = 256 << 20
-"""At most about this much of the file stays mapped in before it is opened anew."""
-_FAULT_BYTES = 64 << 10
-"""A page fault maps up to this much around the page that is read (Linux's fault_around_bytes)."""
+"""About this much of the file may be mapped in before it is opened anew."""
+CHECK_READS = 64
+"""How often that is looked at: measured, not summed, as one read may map 2 MiB (a large folio of the page cache)."""
 _READERS = 1024
 
 
@@ -46,6 +46,12 @@ def _environment(path: str) -> lmdb.Environment:
     except lmdb.Error as error:
         raise ConfigError(f"{path} cannot be opened as an LMDB: {error}") from error
     return environment
+
+
+def _resident_file_bytes() -> int:
+    """How much of this process's memory is mapped files."""
+    status = Path("/proc/self/status").read_bytes()
+    return int(status[status.index(b"RssFile:") + 8 :].split(maxsplit=1)[0]) * 1024
 
 
 def _check_length(path: str, environment: lmdb.Environment) -> None:
@@ -90,12 +96,15 @@ class LmdbSource:
     def _open(self) -> None:
         self._environment = _environment(self.path)
         self._transaction = self._environment.begin()
-        self._left = RESIDENT_BYTES
+        self._resident_before = _resident_file_bytes()
+        self._reads = 0
 
-    def _touched(self, size: int) -> bool:
-        """Account for a read of `size` bytes; True where the file was opened anew to give its pages back."""
-        self._left -= size + _FAULT_BYTES
-        if self._left > 0 or not self._bounded:
+    def _touched(self) -> bool:
+        """Note a read; True where the file was opened anew to give its pages back."""
+        self._reads += 1
+        if not self._bounded or self._reads % CHECK_READS:
+            return False
+        if _resident_file_bytes() - self._resident_before < RESIDENT_BYTES:
             return False
         self.close()
         self._open()
@@ -107,7 +116,7 @@ class LmdbSource:
         key = next(keys, None)
         while key is not None:
             yield key
-            if self._touched(0):
+            if self._touched():
                 cursor = self._transaction.cursor()
                 cursor.set_range(key)
                 keys = cursor.iternext(values=False)
@@ -141,7 +150,7 @@ class LmdbSource:
             value: Optional[bytes] = self._transaction.get(self._keys[index])
         except lmdb.Error as error:
             raise DataError(f"record {self.key(index)!r} of {self.path} cannot be read: {error}") from error
-        self._touched(len(value or b""))
+        self._touched()
         return value
 
     def close(self) -> None:

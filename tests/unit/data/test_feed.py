@@ -233,3 +233,13 @@ def test_the_runtimes_python_gives_the_same_batches(tmp_path, root, in_runtime):
     there = in_runtime([str(PROGRAM), path, "digest"])
     assert json.loads(here.stdout) == json.loads(there.stdout)
     assert len(set(json.loads(here.stdout))) == 3
+
+
+def test_data_far_larger_than_memory(tmp_path, in_runtime):
+    """300 MB pass through a process that may have 64 MiB more private memory than Python itself."""
+    values = ((f"{i:08d}", records.raw(np.full((3, 256, 256), i % 256, np.uint8), i)) for i in range(1600))
+    path = records.write(tmp_path / "db", values)
+    assert (Path(path) / "data.mdb").stat().st_size > 300e6
+    peak = json.loads(in_runtime([str(PROGRAM), path, "limited"]).stdout)
+    assert peak["RssAnon"] < 64 << 20
+    assert peak["RssFile"] < 200 << 20
