@@ -1,0 +1,162 @@
+"""The job's folder on the gateway: everything that the prototxts name is found, checked and put into it.
+
+::
+
+    <folder>/job/job.json, the prototxts and their files      what driver and ranks read
+    <folder>/job.zip                                          the same, as it travels
+    <folder>/caffe_on_grid.zip                                this package, as it travels
+    <folder>/caffe_on_grid_driver.py                          what spark-submit starts
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Optional
+
+from caffe_on_grid.errors import ConfigError, UsageError
+from caffe_on_grid.proto import graph
+from caffe_on_grid.spec import codec
+from caffe_on_grid.spec.job import Cluster, JobSpec, Output, Start
+from caffe_on_grid.storage import paths
+from caffe_on_grid.storage.registry import connect
+from caffe_on_grid.submit import argv, follow, package
+
+DRIVER = """import sys
+
+from caffe_on_grid.driver.main import main
+
+sys.exit(main(sys.argv[1:]))
+"""
+
+GPU = 1
+"""SolverParameter.SolverMode.GPU."""
+
+
+@dataclass(frozen=True)
+class Built:
+    """The job as it was resolved while its files were put together."""
+
+    job: JobSpec
+    remarks: tuple[str, ...]
+    """For the user, one line each."""
+
+
+def build(job: JobSpec, folder: Path, net: Optional[str] = None, local: bool = True) -> Built:
+    """Check `job` and copy what it names into `folder` (existing, empty); `write` completes it.
+
+    `job.solver` is the solver's path here; `net` replaces the solver's `net:`. `local`: ranks run on this machine, so
+    local data must exist. Raises ConfigError naming the file, and the line that wants it, for what cannot be used.
+    """
+    inside = folder / argv.JOB_FOLDER
+    inside.mkdir()
+    shipped = follow.ship(job.solver, inside, net)
+    remarks = [*_check_nets(job, shipped, local)]
+    start, more = _start(job.start, "train" in job.tasks)
+    resolved = replace(
+        job,
+        solver=shipped.solver,
+        engine=replace(job.engine, solver_mode=_mode(job.engine.solver_mode, shipped.message)),
+        data=replace(job.data, input=_input(job.data.input, local)),
+        start=start,
+        output=_output(job.output, job.tasks),
+    )
+    return Built(resolved, (*remarks, *more))
+
+
+def write(job: JobSpec, folder: Path) -> None:
+    """Put job.json beside the shipped files in `folder`, and there what travels and what starts."""
+    inside = folder / argv.JOB_FOLDER
+    shown = replace(job, cluster=_without_secrets(job.cluster))
+    (inside / "job.json").write_text(codec.dumps(shown, indent=2) + "\n", encoding="utf-8")
+    (folder / argv.JOB_ZIP).write_bytes(package.folder_zip(inside))
+    (folder / argv.PACKAGE_ZIP).write_bytes(package.package_zip())
+    (folder / argv.DRIVER).write_text(DRIVER, encoding="utf-8")
+
+
+def _without_secrets(asked: Cluster) -> Cluster:
+    """spark-submit gets the user's secrets on its command line; driver and ranks need none of them."""
+    conf = {key: argv.masked(f"{key}={value}").partition("=")[2] for key, value in asked.conf.items()}
+    return replace(asked, conf=conf, passthrough=tuple(argv.masked(word) for word in asked.passthrough))
+
+
+def _mode(asked: str, solver: Any) -> str:
+    """The prototxt's solver_mode where no option has one; "auto" stays only where neither says anything."""
+    if asked != "auto" or not solver.HasField("solver_mode"):
+        return asked
+    return "gpu" if solver.solver_mode == GPU else "cpu"
+
+
+def _check_nets(job: JobSpec, shipped: follow.Shipped, local: bool) -> Iterator[str]:
+    """Refuse nets that cannot be run; yields what the user should know."""
+    nets = graph.solver_nets(shipped.message, shipped.read)
+    used = [("TRAIN", nets.train)] if "train" in job.tasks else []
+    used += [("TEST", net) for net in nets.tests]
+    if "test" in job.tasks and job.test_net >= len(nets.tests):
+        raise ConfigError(f"{job.solver}: there are {len(nets.tests)} TEST nets, and -test wants number {job.test_net}")
+    _check_python_layers(job, [net for _, net in used])
+    for phase, net in used:
+        for layer in graph.data_layers(net):
+            missing = None if phase == "TRAIN" and job.data.input else shipped.missing.get(layer.source)
+            if missing and local:
+                raise ConfigError(missing)
+            if missing:
+                yield f"layer {layer.name!r}: {layer.source} is not on this machine; every node must have it"
+
+
+def _check_python_layers(job: JobSpec, nets: Iterable[Any]) -> None:
+    layers = sorted({name for net in nets for name in graph.has_python_layer(net)})
+    if layers and not job.engine.allow_python_layers:
+        raise ConfigError(f"{job.solver}: layer {layers[0]!r} runs Python code; allow it with --allow-python-layers")
+
+
+def _input(uri: Optional[str], local: bool) -> Optional[str]:
+    if uri is not None and local:
+        _existing(uri, "-input")
+    return uri and follow.absolute(uri)
+
+
+def _existing(uri: str, option: str) -> str:
+    if not connect(uri).exists(uri):
+        raise ConfigError(f"{option} {uri}: no such file")
+    return follow.absolute(uri)
+
+
+def _start(asked: Start, trains: bool) -> tuple[Start, list[str]]:
+    """What training starts from, absolute; and what is not used of it."""
+    if not trains and (asked.weights or asked.snapshot):
+        return Start(), ["-weights and -snapshot are not used by a test alone: -model is what it tests"]
+    weights = tuple(_existing(uri, "-weights") for uri in asked.weights)
+    if asked.snapshot is None:
+        return Start(weights), []
+    notes = ["-weights is not needed beside -snapshot: a snapshot has a model of its own"] if weights else []
+    return Start((), _existing(asked.snapshot, "-snapshot")), notes
+
+
+def _output(asked: Output, tasks: tuple[str, ...]) -> Output:
+    """Where results go, absolute; what is to be written must not exist (unless overwritten) and be writable."""
+    if asked.model is None:
+        raise UsageError("-model is missing: the model to " + ("write" if "train" in tasks else "test"))
+    if "train" in tasks:
+        _writable(asked.model, "-model", asked.overwrite)
+    else:
+        _existing(asked.model, "-model")
+    if asked.text is not None:
+        _writable(asked.text, "-output", asked.overwrite)
+    return replace(
+        asked,
+        model=follow.absolute(asked.model),
+        text=asked.text and follow.absolute(asked.text),
+        run_folder=asked.run_folder and follow.absolute(asked.run_folder),
+    )
+
+
+def _writable(uri: str, option: str, overwrite: bool) -> None:
+    storage = connect(uri)
+    if storage.exists(uri):
+        if storage.is_folder(uri):
+            raise ConfigError(f"{option} {uri}: is a folder; name a file")
+        if not overwrite:
+            raise ConfigError(f"{option} {uri}: exists; remove it, name another, or say --overwrite")
+    storage.check_writable(paths.parent(uri))

@@ -1,0 +1,84 @@
+"""What a `--help` loads, and the programs that are started in the runtime's Python."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HEAVY = {
+    "numpy",
+    "pyspark",
+    "google",
+    "rich",
+    "yaml",
+    "lmdb",
+    "cv2",
+    "matplotlib",
+    "mpi4py",
+    "caffe",
+    "torch",
+    "zipfile",
+}
+ROOMS = {
+    f"caffe_on_grid.{room}" for room in ("proto", "submit", "driver", "gang", "worker", "engine", "data", "storage")
+}
+
+
+@pytest.mark.parametrize(
+    "words", [["--help"], ["train", "--help"], ["submit", "--help"], ["pack", "--help"], ["--version"]]
+)
+def test_help_loads_nothing_heavy(words: list[str], root: Path) -> None:
+    code = f"""import sys
+from caffe_on_grid import cli
+try:
+    cli.main({words!r})
+except SystemExit as end:
+    print(end.code, *sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
+    code_word, *modules = done.stdout.splitlines()[-1].split()
+    assert code_word == "0"
+    assert not (HEAVY | ROOMS) & set(modules)
+
+
+def test_a_dry_run_loads_no_numpy(root: Path) -> None:
+    code = "import caffe_on_grid.submit.start, sys; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
+    assert not {"numpy", "pyspark", "lmdb", "cv2"} & set(done.stdout.split())
+
+
+def test_the_command_of_the_checkout(root: Path, tmp_path: Path) -> None:
+    done = subprocess.run([root / "bin" / "caffe-on-grid", "--version"], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("caffe-on-grid 0.")
+
+
+@pytest.mark.parametrize("verb", ["convert", "inspect", "time"])
+def test_programs_get_their_words_untouched_and_give_their_code(verb: str, root: Path, tmp_path: Path) -> None:
+    """A runtime whose `python` shows what it was given."""
+    python = tmp_path / "runtime" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text('#!/bin/sh\nprintf "%s\\n" "$PYTHONPATH" "$SECRET" "$@"\nexit 7\n')
+    python.chmod(0o755)
+    words = ["-model", "it's a net.prototxt", "--help", "--", "-gpu=0", ""]
+    done = subprocess.run(
+        [root / "bin" / "caffe-on-grid", verb, *words],
+        cwd=tmp_path,
+        env={
+            "PATH": "/usr/bin:/bin",
+            "HOME": str(tmp_path),
+            "CAFFE_ON_GRID_RUNTIME": str(tmp_path / "runtime"),
+            "SECRET": "x",
+        },
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (7, "")
+    modules = {"convert": "data.convert", "inspect": "worker.inspect", "time": "worker.timing"}
+    path, secret, *given = done.stdout.splitlines()
+    assert path.startswith(str(tmp_path / ".cache" / "caffe-on-grid"))
+    assert secret == ""
+    assert given == ["-m", f"caffe_on_grid.{modules[verb]}", *words]
