@@ -28,7 +28,7 @@ from caffe_on_grid.engine.api import (
     StepResult,
     WeightsReport,
 )
-from caffe_on_grid.errors import ConfigError
+from caffe_on_grid.errors import ConfigError, TrainingFailed
 from caffe_on_grid.proto import schedule, schema, text
 
 SOLVER_FILE = "engine_solver.prototxt"
@@ -178,7 +178,9 @@ class CaffeEngine:
         return weights.copy(self._main, weights.read(path), f"weights {path}")
 
     def save_model(self, path: Path) -> None:
-        """Write the parameters as .caffemodel, or .caffemodel.h5 by suffix."""
+        """Write the parameters as .caffemodel, or .caffemodel.h5 by suffix; raises TrainingFailed without a folder."""
+        if not os.access(path.parent, os.W_OK):
+            raise TrainingFailed(f"model {path}: its folder is missing or may not be written to")
         write = self._main.save_hdf5 if path.suffix == ".h5" else self._main.save
         write(str(path))
 

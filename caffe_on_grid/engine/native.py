@@ -84,17 +84,19 @@ def check_plan(plan: EnginePlan, layer_types: Iterable[str]) -> None:
     """Raise ConfigError for what would abort Caffe at once: an unknown solver type or layer type."""
     kind = plan.solver.type
     if kind not in SOLVER_TYPES:
-        raise ConfigError(f"solver: unknown type {kind!r}{suggestion(kind, SOLVER_TYPES)}; {_known(SOLVER_TYPES)}")
+        raise ConfigError(f"solver: unknown type {kind!r}{_instead(kind, SOLVER_TYPES)}")
     types = sorted(layer_types)
     for net in (plan.train_net, *plan.test_nets):
         for layer in net.layer if net is not None else ():
             if layer.type not in types:
-                where = f"layer {layer.name!r}: unknown layer type {layer.type!r}"
-                raise ConfigError(f"{where}{suggestion(layer.type, types)}; {_known(types)}")
+                raise ConfigError(
+                    f"layer {layer.name!r}: unknown layer type {layer.type!r}{_instead(layer.type, types)}"
+                )
 
 
-def _known(names: Iterable[str]) -> str:
-    return f"this Caffe knows: {', '.join(names)}"
+def _instead(word: str, known: Iterable[str]) -> str:
+    """The nearest known word, else all of them."""
+    return suggestion(word, known) or f"; this Caffe knows: {', '.join(known)}"
 
 
 @dataclass
