@@ -45,6 +45,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("engine.allow_python_layers", ("--allow-python-layers",), "Run the net's Python layers.", switch=True),
     Option("engine.on_nan", ("--on-nan",), "What a loss that is not a number does.", verbs=TRAIN),
     Option("sync.connection", ("-connection",), "Network between ranks; auto leaves it to MPI."),
+    Option("sync.net_cidr", ("--net-cidr",), "Network of the ranks' traffic, e.g. 10.1.0.0/16.", "CIDR"),
     Option("sync.check_every", ("--check-every",), "Compare parameters over all ranks every N steps.", "N", TRAIN),
     Option("data.shuffle", ("--shuffle",), "Permute the records in every epoch, or keep their order.", "on|off", TRAIN),
     Option("data.seed", ("--seed",), "Seed of the record stream, and of all else without random_seed.", "N"),
@@ -80,7 +81,6 @@ WITHOUT: dict[str, str] = {
     "cluster.passthrough": "the words after --",
     "data.resize": "nothing resizes yet",
     "sync.strategy": "there is one",
-    "sync.net_cidr": "a matter of the site, set in its configuration file",
     "sync.bucket_mib": "a matter of the site, set in its configuration file",
 }
 """Leaves that no option sets, and why."""

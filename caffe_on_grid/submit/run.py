@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import json
 import os
 import signal
 import subprocess
@@ -39,7 +40,7 @@ def run(
     outcome = folder / argv.OUTCOME
     env = {**environ, **command.env, "CAFFE_ON_GRID_OUTCOME": str(outcome)}
     with _started(command, env) as (process, tail), _signals(process) as caught:
-        code = _wait(process, caught, grace_s)
+        code = _wait(process, caught, grace_s, outcome)
     return _record(outcome, code, caught, list(tail), "cluster" in command.argv)
 
 
@@ -139,16 +140,28 @@ def _session(leader: int) -> Iterator[tuple[int, list[bytes]]]:
             yield int(entry.name), words
 
 
-def _wait(process: subprocess.Popen[bytes], caught: list[int], grace_s: float) -> int:
-    deadline = None
+def _wait(process: subprocess.Popen[bytes], caught: list[int], grace_s: float, outcome: Path) -> int:
+    deadline, application = None, None
     while True:
         try:
             return process.wait(timeout=0.2)
         except subprocess.TimeoutExpired:
+            application = application or _announced(outcome)
             if caught and deadline is None:
                 deadline = time.monotonic() + grace_s
             if deadline is not None and time.monotonic() > deadline:
                 _kill(process)
+
+
+def _announced(outcome: Path) -> Optional[str]:
+    """The application's id, once the driver has written it; YARN's is said as schedulers look for it."""
+    try:
+        found = json.loads(outcome.read_text(encoding="utf-8"))["application_id"]
+    except (OSError, ValueError):
+        return None  # not yet, or just being written
+    if found and found.startswith("application_"):
+        print(f"Submitted application {found}", file=sys.stderr, flush=True)
+    return str(found) if found else None
 
 
 def _record(outcome: Path, code: int, caught: list[int], tail: list[str], in_cluster: bool) -> records.RunRecord:

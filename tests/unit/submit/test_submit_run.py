@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,15 @@ def test_the_record_is_what_counts(tmp_path: Path, capsys: pytest.CaptureFixture
     said = capsys.readouterr()
     assert said.out == ""
     assert said.err == "hello out\nerr\n"
+
+
+def test_yarns_application_is_announced_while_it_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    running = replace(RECORD, exit_code=None, application_id="application_1_2")
+    (tmp_path / "running").write_text(records.dumps(running))
+    (tmp_path / "done").write_text(records.dumps(replace(running, exit_code=0)))
+    text = 'cp running "$CAFFE_ON_GRID_OUTCOME"; sleep 1; echo end >&2; cp done "$CAFFE_ON_GRID_OUTCOME"'
+    run.run(sh(f"cd {tmp_path}; {text}"), tmp_path, os.environ)
+    assert capsys.readouterr().err == "Submitted application application_1_2\nend\n"
 
 
 def test_json_outcome() -> None:
