@@ -1,0 +1,79 @@
+"""The program that spark-submit starts: `--job DIR` in, a run and its exit code out."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import traceback
+from pathlib import Path
+from typing import Optional
+
+from caffe_on_grid.driver import record
+from caffe_on_grid.driver.session import Session
+from caffe_on_grid.driver.signals import Signals
+from caffe_on_grid.driver.stage import Agent
+from caffe_on_grid.errors import ConfigError, GridError, Interrupted
+from caffe_on_grid.gang import agent as gang_agent
+from caffe_on_grid.metrics import progress, words
+from caffe_on_grid.metrics.progress import Display
+from caffe_on_grid.spec import codec
+from caffe_on_grid.spec.job import JobSpec
+
+
+def main(argv: Optional[list[str]] = None, agent: Agent = gang_agent.run) -> int:
+    """Run the job in `--job DIR`; the exit code. All errors end here: one line each, a traceback only for a bug."""
+    display, signals = progress.show(), Signals()
+    session: Optional[Session] = None
+    error: Optional[BaseException] = None
+    try:
+        signals.install()
+        job_dir = _job_dir(argv)
+        session = Session(read_job(job_dir), job_dir, display, signals, agent)
+        session.run()
+        signals.ignore()
+    except KeyboardInterrupt:
+        error = Interrupted("ended by SIGINT")
+    except Exception as caught:
+        error = caught
+    signals.ignore()
+    return _end(session, error, display)
+
+
+def _job_dir(argv: Optional[list[str]]) -> Path:
+    parser = argparse.ArgumentParser(prog="caffe_on_grid.driver", description="Runs one job; started by spark-submit.")
+    parser.add_argument("--job", required=True, type=Path, metavar="DIR", help="the job's folder, with its job.json")
+    return Path(parser.parse_args(argv).job)
+
+
+def read_job(job_dir: Path) -> JobSpec:
+    """The job in a folder; ConfigError where there is none."""
+    path = job_dir / "job.json"
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: the job cannot be read: {error}") from None
+    return codec.loads(JobSpec, text, str(path))
+
+
+def _end(session: Optional[Session], error: Optional[BaseException], display: Display) -> int:
+    """Write and say how it ended; the exit code."""
+    code = record.exit_code(error, session.stepped if session else False)
+    if error and not isinstance(error, GridError):
+        display.close()
+        display.lines("".join(traceback.format_exception(type(error), error, error.__traceback__)).splitlines())
+    cause = record.cause(error)
+    failed = [words.failure_line(cause)] if cause else []
+    if session is None:
+        display.lines(failed)
+        return code
+    try:
+        _, summary = session.close(error)
+    except GridError as unwritten:
+        display.lines([*failed, f"error: the outcome could not be written: {record.one_line(str(unwritten))}"])
+        return code or unwritten.exit_code
+    display.lines([*failed, *summary])
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

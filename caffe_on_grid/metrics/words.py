@@ -1,0 +1,171 @@
+"""The words for what people see: pure functions from states and records to lines."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+from caffe_on_grid.metrics.state import GangState, Rates, rates, seconds_left
+from caffe_on_grid.spec.report import Stepped, Tested
+from caffe_on_grid.spec.run import Cause, RunRecord, TaskRecord
+
+
+def number(value: float) -> str:
+    """A value as Caffe prints it: six significant digits, "nan", "inf"."""
+    return f"{value:g}"
+
+
+def quantity(value: float) -> str:
+    """A count with thousands set apart."""
+    return f"{value:,.0f}"
+
+
+def size(count: float) -> str:
+    """Bytes in the unit that fits: 1536 → "1.5 KiB"."""
+    units = ("B", "KiB", "MiB", "GiB", "TiB")
+    step = 0
+    while count >= 1024 and step < len(units) - 1:
+        count, step = count / 1024, step + 1
+    return f"{count:.0f} {units[step]}" if step == 0 else f"{count:.1f} {units[step]}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds for people: "8 s", "2:05", "1:02:05"."""
+    whole = round(seconds)
+    minutes, rest = divmod(whole, 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours}:{minutes:02}:{rest:02}"
+    return f"{minutes}:{rest:02}" if minutes else f"{whole} s"
+
+
+def iteration_lines(report: Stepped) -> list[str]:
+    """Caffe's lines for a displayed iteration."""
+    outputs = _numbered("Train", report.outputs)
+    first = f"Iteration {report.iteration}, loss = {number(report.loss)}"
+    return [first, *outputs, f"Iteration {report.iteration}, lr = {number(report.lr)}"]
+
+
+def test_lines(report: Tested) -> list[str]:
+    """Caffe's lines for a test."""
+    return [f"Iteration {report.iteration}, Testing net (#{report.net})", *_numbered("Test", report.outputs)]
+
+
+def _numbered(phase: str, outputs: dict[str, tuple[float, ...]]) -> list[str]:
+    """One line per element; the number runs over all outputs, as Caffe's does."""
+    pairs = [(name, value) for name, values in outputs.items() for value in values]
+    return [f"    {phase} net output #{i}: {name} = {number(value)}" for i, (name, value) in enumerate(pairs)]
+
+
+def outputs(values: dict[str, tuple[float, ...]]) -> str:
+    """Test outputs in a line: "accuracy = 0.98, loss = 0.061"."""
+    return ", ".join(f"{name} = {' '.join(map(number, value))}" for name, value in values.items())
+
+
+def split(now: Rates) -> str:
+    """Where the time goes, in per cent."""
+    shares = (("data", now.data), ("compute", now.compute), ("exchange", now.exchange))
+    other = 1 - sum(value for _, value in shares)
+    words = [f"{name} {value:.0%}" for name, value in shares]
+    return ", ".join([*words, f"other {other:.0%}"] if other >= 0.005 else words)
+
+
+def progress_line(state: GangState) -> Optional[str]:
+    """Where the gang is, in a line; None before the first step."""
+    last, started, now = state.last, state.started, rates(state)
+    if not (last and started and now):
+        return None
+    left = seconds_left(state)
+    parts = [
+        f"{last.iteration}/{started.max_iterations}",
+        f"loss {number(last.loss)}",
+        *(f"test {outputs(test.outputs)}" for _, test in sorted(state.tests.items())),
+        f"lr {number(last.lr)}",
+        f"{quantity(now.images_per_second)} images/s",
+        split(now),
+        *([f"{duration(left)} left"] if left is not None else []),
+    ]
+    return " | ".join(parts)
+
+
+def joined_line(state: GangState) -> str:
+    """Who has come so far."""
+    return f"{len(state.joined)} of {state.executors} executors are here"
+
+
+def banner(state: GangState, run_id: str, sync: str, run_folder: str, model: Optional[str]) -> list[str]:
+    """What is about to run, once all ranks have started."""
+    first = state.started
+    if first is None:
+        return []
+    hosts = [f"{m['host']} (pid {m['pid']})" for _, m in sorted(state.joined.items())]
+    modes = sorted({r.started.mode for r in state.ranks.values() if r.started})
+    per_executor = state.world / max(1, state.executors)
+    rows = [
+        ("run", f"{run_id} ({state.task})"),
+        ("world", f"{state.world} ranks = {state.executors} executors × {per_executor:g} devices"),
+        ("executors", ", ".join(hosts)),
+        ("engine", f"{first.engine}, {', '.join(modes)}, {quantity(first.parameters)} parameters"),
+        ("BLAS", first.blas),
+        ("transport", first.transport),
+        ("sync", sync),
+        ("batch", batch_words(state)),
+        ("records", records_words(state)),
+        ("results", ", ".join(x for x in (model, run_folder) if x)),
+    ]
+    return [f"{name + ':':<11}{text}" for name, text in rows] + [f"remark:    {text}" for text in state.remarks]
+
+
+def batch_words(state: GangState) -> str:
+    """The global batch and what it is made of."""
+    batches = sorted({r.started.batch for r in state.ranks.values() if r.started})
+    each = " or ".join(map(str, batches))
+    return f"{state.global_batch} records per step = {each} (batch_size × iter_size) × {state.world} ranks"
+
+
+def records_words(state: GangState) -> str:
+    """How many records there are and how often max_iter goes through them."""
+    first = state.started
+    if first is None or not first.records:
+        return "the net makes its own"
+    steps = first.max_iterations - first.first_iteration
+    epochs = steps * state.global_batch / first.records
+    passes = f"{number(epochs)} epochs" if state.task == "train" else f"{number(epochs)} passes"
+    return f"{quantity(first.records)}; {quantity(steps)} iterations make {passes}"
+
+
+def failure_line(cause: Cause) -> str:
+    """A failure in a line: rank, host and iteration, what happened, Caffe's last word, the log."""
+    where = [
+        *([f"rank {cause.rank}"] if cause.rank is not None and cause.rank >= 0 else []),
+        *([f"on {cause.host}"] if cause.host else []),
+        *([f"at iteration {cause.iteration}"] if cause.iteration is not None else []),
+    ]
+    last = cause.native[-1].strip() if cause.native else ""
+    parts = [
+        ": ".join(p for p in (" ".join(where), cause.message) if p),
+        *([last] if last and last not in cause.message else []),
+        *([f"log: {cause.log}"] if cause.log else []),
+    ]
+    return "error: " + "; ".join(parts)
+
+
+def summary(record: RunRecord, files: list[str]) -> list[str]:
+    """How the run ended: outcome, figures of each task, and what it leaves."""
+    lines = [f"{'outcome:':<11}{record.outcome} (exit code {record.exit_code})"]
+    for task in record.tasks:
+        lines += _task_lines(task)
+    return lines + [f"{'left:':<11}{name}" for name in files]
+
+
+def _task_lines(task: TaskRecord) -> list[str]:
+    totals = task.totals
+    lines = [
+        f"{task.task + ':':<11}{quantity(totals.iterations)} iterations in {duration(totals.seconds)}, "
+        f"{quantity(totals.images_per_second)} images/s, {size(totals.exchanged_bytes)} exchanged"
+    ]
+    lines += [f"{'test:':<11}iteration {t.iteration}, net #{t.net}: {outputs(t.outputs)}" for t in task.tests]
+    if task.digest:
+        lines.append(f"{'digest:':<11}{task.digest[:16]}… equal on {task.world} rank{'s' if task.world > 1 else ''}")
+    if totals.skipped:
+        lines.append(f"{'skipped:':<11}{quantity(totals.skipped)} undecodable records")
+    return lines
