@@ -65,12 +65,12 @@ clean: ## remove what was built; downloads stay in .cache/debs, .cache/wheels an
 
 $(VENV): setup.cfg pyproject.toml packaging/venv.sh packaging/apt.sh
 	PYTHON='$(PYTHON)' packaging/venv.sh .venv
-	.venv/bin/python -m pip install -q --disable-pip-version-check -e '.[dev]'
+	PYTHONWARNINGS=ignore .venv/bin/python -m pip install -q --disable-pip-version-check -e '.[dev]'
 	touch $@
 
 $(SPARK35): setup.cfg packaging/venv.sh packaging/apt.sh
 	PYTHON='$(PYTHON)' packaging/venv.sh .cache/venv-spark35
-	.cache/venv-spark35/bin/python -m pip install -q --disable-pip-version-check -e . 'pyspark==3.5.*'
+	PYTHONWARNINGS=ignore .cache/venv-spark35/bin/python -m pip install -q --disable-pip-version-check -e . 'pyspark==3.5.*'
 	touch $@
 
 $(OUT): $(wildcard packaging/runtime/*) packaging/apt.sh | $(VENV)
@@ -82,5 +82,5 @@ $(ARCHIVE): $(wildcard packaging/runtime/*) packaging/apt.sh | $(VENV)
 endif
 
 .cache/runtime/.current: $(ARCHIVE) | $(VENV)
-	.venv/bin/python packaging/unpack_runtime.py $(ARCHIVE) .cache/runtimes .cache/runtime
+	PYTHONPATH=. .venv/bin/python packaging/unpack_runtime.py $(ARCHIVE) .cache/runtimes .cache/runtime
 	touch $@

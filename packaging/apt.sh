@@ -26,7 +26,7 @@ unpack() {
   local folder=$1 debs
   shift
   debs=$(mktemp -d)
-  (cd "$debs" && apt-get -qq download "$@") || die 4 "apt cannot download: $*"
+  (cd "$debs" && apt-get -qq download "$@") || die 4 "apt cannot download: $* $(tail -n 1 "${APT_CONFIG%/*}/update.log")"
   for deb in "$debs"/*.deb; do dpkg-deb -x "$deb" "$folder"; done
   rm -rf "$debs"
 }

@@ -105,6 +105,7 @@ def _unpack_aside(archive: Path, folder: Path) -> None:
             for member in members:
                 _place(tar, member, aside)
         _check_links(aside, str(archive))
+        aside.chmod(0o755)
         aside.rename(folder)
     except (tarfile.TarError, EOFError, OSError) as error:
         raise ConfigError(f"{archive}: cannot be unpacked ({error}): build it again with `make archive`") from error

@@ -78,6 +78,7 @@ def test_unpacks_files_links_and_modes(tmp_path: Path) -> None:
     assert os.access(folder / "bin" / "python", os.X_OK)
     assert (folder / "lib64" / "b").read_bytes() == b"a"
     assert stat.S_IMODE((folder / "lib" / "a").stat().st_mode) == 0o644
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o755
 
 
 def test_unpacks_once(tmp_path: Path) -> None:
