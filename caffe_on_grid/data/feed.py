@@ -19,7 +19,7 @@ from typing import Any, Optional
 
 from caffe_on_grid.data import feeder, shard
 from caffe_on_grid.data.api import Array, FeedPlan
-from caffe_on_grid.data.ring import Ring, layout
+from caffe_on_grid.data.ring import Ring, layout, memory_file
 from caffe_on_grid.errors import ConfigError, GridError, TrainingFailed, from_category
 
 _POLL_MS = 1000
@@ -124,7 +124,7 @@ class FeederFeed:
         self._plan = plan
         self._number = 0
         self._known_bad: set[int] = set()
-        self._memory = os.memfd_create("caffe_on_grid.feed")
+        self._memory = memory_file()
         self._feeders: list[_Feeder] = []
         self._slots: list[list[dict[str, Array]]] = []
 

@@ -35,6 +35,7 @@ class Batches:
         self._source = source
         self._stream = shard.stream(plan, len(source))
         self._random = transform.is_random(plan.transform, plan.phase)
+        self._alike = not self._random and not plan.transform.crop
         self.bad: list[tuple[int, str]] = []
         """Index of, and what is wrong with, each undecodable record met since this was last emptied."""
         self._shape = self._first()
@@ -63,9 +64,14 @@ class Batches:
             record = self._good(position)
             if record.pixels.shape != self._shape:
                 self._check(record)
-            words = transform.draws(plan.seed, position) if self._random else ()
-            transform.apply(record.pixels, plan.transform, plan.phase, words, data[place])
             labels[place] = record.label
+            if self._alike:
+                data[place] = record.pixels
+            else:
+                words = transform.draws(plan.seed, position) if self._random else ()
+                transform.apply(record.pixels, plan.transform, plan.phase, words, data[place])
+        if self._alike:  # once for all samples: several times faster for small ones
+            transform.apply(data, plan.transform, plan.phase, (), data)
 
     def _good(self, position: int) -> Record:
         """The record at a stream position, or with `skip_bad` the next of the stream that can be decoded."""

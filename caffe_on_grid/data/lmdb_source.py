@@ -6,6 +6,7 @@ now and then, because a container's memory limit may count them (YARN sums resid
 
 from __future__ import annotations
 
+import mmap
 import os
 from array import array
 from collections.abc import Iterable, Iterator
@@ -49,9 +50,8 @@ def _environment(path: str) -> lmdb.Environment:
 
 
 def _resident_file_bytes() -> int:
-    """How much of this process's memory is mapped files."""
-    status = Path("/proc/self/status").read_bytes()
-    return int(status[status.index(b"RssFile:") + 8 :].split(maxsplit=1)[0]) * 1024
+    """How much of this process's memory is mapped files (and memory shared with others, which settles soon)."""
+    return int(Path("/proc/self/statm").read_bytes().split()[2]) * mmap.PAGESIZE
 
 
 def _check_length(path: str, environment: lmdb.Environment) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -46,6 +47,15 @@ def layout(plan: FeedPlan, sample: tuple[int, int, int]) -> Layout:
     if plan.label_top is not None:
         shapes[plan.label_top] = (plan.batch,)
     return Layout(shapes, plan.feeders, slots_per_feeder(plan))
+
+
+def memory_file() -> int:
+    """Descriptor of an empty file that lives in memory and has no name."""
+    try:
+        return os.memfd_create("caffe_on_grid.feed")
+    except OSError:  # Linux before 3.17
+        with tempfile.TemporaryFile(dir="/dev/shm") as file:  # it never has a name there
+            return os.dup(file.fileno())
 
 
 class Ring:

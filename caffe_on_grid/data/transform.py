@@ -133,16 +133,17 @@ def place(shape: Shape, plan: TransformPlan, phase: str, words: Sequence[int]) -
 def apply(pixels: Array, plan: TransformPlan, phase: str, words: Sequence[int], out: Floats) -> None:
     """Write the transformed [C, H, W] `pixels` (uint8 or float32) into `out`, of `top_shape`.
 
-    `words` are the sample's `draws`; none are needed unless `is_random`. The record must have passed `check`.
+    `words` are the sample's `draws`; none are needed unless `is_random`. The record must have passed `check`. Both may
+    have leading axes (samples treated alike), and be one array where nothing is cropped or mirrored.
     """
-    mirrored, top, left = place(pixels.shape, plan, phase, words)
-    rows, columns = slice(top, top + out.shape[1]), slice(left, left + out.shape[2])
-    target = out[:, :, ::-1] if mirrored else out
+    mirrored, top, left = place(pixels.shape[-3:], plan, phase, words)
+    rows, columns = slice(top, top + out.shape[-2]), slice(left, left + out.shape[-1])
+    target = out[..., ::-1] if mirrored else out
     scale = np.float32(plan.scale)
     if plan.mean is None:
-        np.multiply(pixels[:, rows, columns], scale, out=target, dtype=np.float32)
+        np.multiply(pixels[..., rows, columns], scale, out=target, dtype=np.float32)
         return
     mean = plan.mean if plan.mean.shape[1:] == (1, 1) else plan.mean[:, rows, columns]
-    np.subtract(pixels[:, rows, columns], mean, out=target, dtype=np.float32)
+    np.subtract(pixels[..., rows, columns], mean, out=target, dtype=np.float32)
     if scale != 1:
         np.multiply(target, scale, out=target)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import json
 import os
 import signal
@@ -74,6 +75,14 @@ def test_shapes_and_contents(path):
         assert batch["data"].dtype == batch["label"].dtype == np.float32
         assert np.array_equal(batch["data"], np.broadcast_to(batch["label"].reshape(4, 1, 1, 1) / 2, (4, 1, 2, 3)))
         assert running.seconds > 0
+
+
+def test_where_linux_has_no_memory_files(path, monkeypatch):
+    def refuse(name: str) -> int:
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr(os, "memfd_create", refuse)
+    assert labels(plan(path), 9) == expected(plan(path), 10, 9)
 
 
 def test_without_a_label_top(path):
