@@ -156,7 +156,7 @@ class _Agent:
             cpus=devices.cpus(),
             ranks=wanted,
             runtime=str(runtime),
-            devices=devices.gpus(self._task.gpus),
+            devices=() if self._job.engine.solver_mode == "cpu" else devices.gpus(self._task.gpus),
             assigned=bool(self._task.gpus),
             infiniband=devices.infiniband(),
             mpich=hydra.version(runtime),

@@ -221,3 +221,26 @@ def test_many_connections(listener):
     assert sorted(end.receive(60)["index"] for end in accepted) == list(range(count))
     for end in (*ends, *accepted):
         end.close()
+
+
+DIALLER = """
+import sys
+from caffe_on_grid.comm import channel
+end = channel.dial(("127.0.0.1", int(sys.argv[1])), b"k" * 32, 30)
+end.send({"python": sys.version_info[1]})
+print(end.receive(30)["type"])
+"""
+
+
+@pytest.mark.runtime
+def test_the_runtime_s_python_speaks_it(listener, in_runtime):
+    done = []
+    thread = threading.Thread(target=lambda: done.append(in_runtime(["-c", DIALLER, str(listener.address[1])])))
+    thread.start()
+    far = listener.accept(60)
+    assert far is not None
+    assert far.receive(60) == {"python": 9}
+    far.send({"type": "stop"})
+    thread.join()
+    far.close()
+    assert done[0].stdout == "stop\n"
