@@ -91,10 +91,11 @@ def test_the_banner_says_who_runs_what():
     [
         (run.Cause("ConfigError", "net.prototxt:3:1: unknown layer"), "error: net.prototxt:3:1: unknown layer"),
         (
-            run.Cause("TrainingFailed", "the rank died", 1, "node-1", 42, ("x", " F0101 Check failed: y"), "/l/rank-1.log"),
-            "error: rank 1 on node-1 at iteration 42: the rank died; F0101 Check failed: y; log: /l/rank-1.log",
+            run.Cause("TrainingFailed", "the rank died", 1, "node-1", 42, ("x", " F0101 Check failed: y"), "/l/r"),
+            "error: rank 1 on node-1 at iteration 42: the rank died; F0101 Check failed: y; log: /l/r",
         ),
-        (run.Cause("TrainingFailed", "died: F01 Check", 0, "h", 1, ("F01 Check",)), "error: rank 0 on h at iteration 1: died: F01 Check"),
+        (run.Cause("TrainingFailed", "died: F01 Check", 0, "h", 1, ("F01 Check",)),
+         "error: rank 0 on h at iteration 1: died: F01 Check"),
     ],
 )  # fmt: skip
 def test_a_failure_is_one_line(cause, text):
