@@ -76,13 +76,14 @@ def _run(ctx: click.Context, tasks: tuple[str, ...], given: Mapping[str, Any]) -
         if given["dry_run"]:
             click.echo(prepared.command.line())
             return
-        code = _started(prepared.command, folder, given["as_json"])
+        code = _started(prepared, folder, given["as_json"])
     ctx.exit(code)
 
 
-def _started(command: Any, folder: Any, as_json: bool) -> int:
-    from caffe_on_grid.submit import outcome, run
+def _started(prepared: Any, folder: Any, as_json: bool) -> int:
+    from caffe_on_grid.submit import outcome, run, start
 
-    record = run.run(command, folder, os.environ)
+    record = run.run(prepared.command, folder, os.environ)
+    start.forget(prepared, record.application_id)
     click.echo(outcome.as_json(record) if as_json else record.application_id or record.run_id)
     return ContactLost.exit_code if record.exit_code is None else record.exit_code

@@ -22,6 +22,7 @@ JOB_FOLDER = "job"
 JOB_ZIP = "job.zip"
 PACKAGE_ZIP = "caffe_on_grid.zip"
 OUTCOME = "outcome.json"
+LOGGING = "log4j2.properties"
 
 
 @dataclass(frozen=True)
@@ -138,7 +139,7 @@ def confs(job: JobSpec, site: Site, where: clusters.Master) -> dict[str, str]:
     check_confs(job, where)
     return {
         **_gang(job.cluster),
-        **(_QUIET_LOCAL if where.here else _QUIET),
+        **(_local(site) if where.here else {"spark.log.level": "WARN"}),
         **(_standalone(job.cluster) if where.kind == "standalone" else {}),
         **(_yarn(job, site) if where.kind == "yarn" else {}),
         **job.cluster.conf,
@@ -154,8 +155,14 @@ def check_confs(job: JobSpec, where: clusters.Master) -> None:
             raise UsageError(f"--conf {key}={value}: {wanted}; {LOCKED[key]}")
 
 
-_QUIET = {"spark.log.level": "WARN", "spark.ui.showConsoleProgress": "false"}
-_QUIET_LOCAL = {"spark.log.level": "ERROR", "spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
+def _local(site: Site) -> dict[str, str]:
+    """Here Spark is a means: no web pages, and a log configuration that leaves its troubles to our own messages."""
+    quiet = f"-Dlog4j2.configurationFile=file://{quote(site.file(LOGGING))}"
+    return {
+        "spark.driver.extraJavaOptions": quiet,
+        "spark.executor.extraJavaOptions": quiet,
+        "spark.ui.enabled": "false",
+    }
 
 
 def _gang(asked: Cluster) -> dict[str, str]:
@@ -174,6 +181,7 @@ def _gang(asked: Cluster) -> dict[str, str]:
         "spark.speculation": "false",
         "spark.task.cpus": str(asked.executor_cores or 1),
         "spark.task.maxFailures": "1",
+        "spark.ui.showConsoleProgress": "false",
     }
 
 
@@ -207,8 +215,6 @@ def _environment(job: JobSpec, site: Site, where: clusters.Master) -> dict[str, 
     env = {"SPARK_HOME": site.spark_home, **_pythons(job, site, where)}
     if site.java_home:
         env["JAVA_HOME"] = site.java_home
-    if where.kind == "local-cluster":
-        env["SPARK_WORKER_DIR"] = site.file("work")
     return env
 
 

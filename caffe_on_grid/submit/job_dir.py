@@ -6,6 +6,7 @@
     <folder>/job.zip                                          the same, as it travels
     <folder>/caffe_on_grid.zip                                this package, as it travels
     <folder>/caffe_on_grid_driver.py                          what spark-submit starts
+    <folder>/log4j2.properties                                how Spark logs where it runs on this machine
 """
 
 from __future__ import annotations
@@ -28,6 +29,22 @@ DRIVER = """import sys
 from caffe_on_grid.driver.main import main
 
 sys.exit(main(sys.argv[1:]))
+"""
+
+LOGGING = """# A failed task is the driver's to tell, in one line; Spark would tell it again, with traces.
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{yy/MM/dd HH:mm:ss} %p %c{1}: %m%n
+logger.executor.name = org.apache.spark.executor
+logger.executor.level = off
+logger.scheduler.name = org.apache.spark.scheduler
+logger.scheduler.level = off
+logger.network.name = org.apache.spark.network
+logger.network.level = off
 """
 
 GPU = 1
@@ -73,6 +90,7 @@ def write(job: JobSpec, folder: Path) -> None:
     (folder / argv.JOB_ZIP).write_bytes(package.folder_zip(inside))
     (folder / argv.PACKAGE_ZIP).write_bytes(package.package_zip())
     (folder / argv.DRIVER).write_text(DRIVER, encoding="utf-8")
+    (folder / argv.LOGGING).write_text(LOGGING, encoding="utf-8")
 
 
 def _without_secrets(asked: Cluster) -> Cluster:

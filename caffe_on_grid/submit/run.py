@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import IO, Optional
@@ -153,6 +154,13 @@ def _wait(process: subprocess.Popen[bytes], caught: list[int], grace_s: float, o
                 _kill(process)
 
 
+def _as_told(record: records.RunRecord, caught: list[int]) -> records.RunRecord:
+    """The record; after a signal a failure is its consequence, whatever broke first on the way down."""
+    if not caught or record.outcome == "done":
+        return record
+    return replace(record, outcome="interrupted", exit_code=SIGNALS[caught[0]].exit_code)
+
+
 def _announced(outcome: Path) -> Optional[str]:
     """The application's id, once the driver has written it; YARN's is said as schedulers look for it."""
     try:
@@ -167,7 +175,7 @@ def _announced(outcome: Path) -> Optional[str]:
 def _record(outcome: Path, code: int, caught: list[int], tail: list[str], in_cluster: bool) -> records.RunRecord:
     record = records.loads(outcome.read_text(encoding="utf-8"), str(outcome)) if outcome.is_file() else None
     if record is not None and record.exit_code is not None:
-        return record
+        return _as_told(record, caught)
     if caught:
         raise SIGNALS[caught[0]](
             "ended by a signal before the job had begun" if record is None else "ended by a signal"

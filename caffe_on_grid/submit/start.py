@@ -36,6 +36,12 @@ def workspace(keep: bool) -> Iterator[Path]:
             shutil.rmtree(folder, ignore_errors=True)
 
 
+def forget(prepared: Prepared, application: Optional[str]) -> None:
+    """Remove what local-cluster's workers leave of an application: they keep it in Spark's own folder for ever."""
+    if application and cluster.master(prepared.job.cluster.master, 1).kind == "local-cluster":
+        shutil.rmtree(Path(prepared.command.env["SPARK_HOME"]) / "work" / application, ignore_errors=True)
+
+
 def prepare(
     job: JobSpec, given: Collection[str], net: Optional[str], folder: Path, environ: Mapping[str, str]
 ) -> Prepared:

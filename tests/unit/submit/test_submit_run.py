@@ -136,7 +136,8 @@ def test_a_signal_reaches_the_driver_alone_and_its_record_counts(tmp_path: Path,
     (tmp_path / "caffe_on_grid_driver.py").write_text(DRIVER)
     text = f"cd {tmp_path}; trap 'touch wrong' INT TERM; {sys.executable} caffe_on_grid_driver.py"
     signal_when(tmp_path / "ready", number)
-    assert run.run(sh(text), tmp_path, os.environ).exit_code == 6
+    record = run.run(sh(text), tmp_path, os.environ)
+    assert (record.outcome, record.exit_code) == ("interrupted", 128 + number)
     assert (tmp_path / "told").read_text() == str(int(number))
     assert not (tmp_path / "wrong").exists()
 
