@@ -5,9 +5,10 @@ Only stderr is written to. `show` chooses: `Plain` for files, pipes and logs, `L
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Optional, Protocol, TextIO
 
 from caffe_on_grid.metrics import words
@@ -38,13 +39,13 @@ class Display(Protocol):
         """No more progress: leave the screen to others."""
 
 
-def show(stream: Optional[TextIO] = None, environ: Optional[dict[str, str]] = None) -> Display:
-    """The display for `stream` (stderr)."""
+def show(stream: Optional[TextIO] = None, environ: Optional[Mapping[str, str]] = None) -> Display:
+    """The display for `stream` (stderr); lines only where this Python has no rich, as a runtime may not."""
     stream = stream or sys.stderr
-    width = (environ if environ is not None else dict(os.environ)).get(TERMINAL, "")
-    if width.isdigit() and int(width) > 0:
-        return Live(stream, int(width))
-    return Live(stream, None) if stream.isatty() else Plain(stream)
+    width = (os.environ if environ is None else environ).get(TERMINAL, "")
+    columns = int(width) if width.isdigit() and int(width) > 0 else None
+    drawable = (columns or stream.isatty()) and importlib.util.find_spec("rich")
+    return Live(stream, columns) if drawable else Plain(stream)
 
 
 class _Stream:
@@ -129,8 +130,11 @@ class Live:
 
     def lines(self, lines: list[str]) -> None:
         """Write lines above the redrawn one."""
-        for line in lines:
-            self._console.print(line, style="red" if line.startswith("error:") else None, soft_wrap=True)
+        from rich.text import Text
+
+        if lines:
+            texts = (Text(line, style="red" if line.startswith("error:") else "") for line in lines)
+            self._console.print(Text("\n").join(texts), soft_wrap=True)
 
     def report(self, report: Report, state: GangState) -> None:
         """Write tests, saves and remarks; displayed iterations are in the redrawn line already."""

@@ -132,7 +132,7 @@ def test_why_a_gang_is_not_complete(joined, slots, words):
             "An error occurred.\n: org.apache.spark.SparkException: Job 3 cancelled\n\tat",
             ("TrainingFailed", "Spark ended the gang: Job 3 cancelled", False),
         ),
-        ("Answer from Java side is empty", ("TrainingFailed", "Spark ended the gang: Answer from Java side is empty", False)),
+        ("Answer from Java side", ("TrainingFailed", "Spark ended the gang: Answer from Java side", False)),
     ],
 )  # fmt: skip
 def test_what_spark_says_of_a_failed_job(text, found):
