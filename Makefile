@@ -37,7 +37,7 @@ test: $(VENV) $(RUNTIME) $(SPARK35) ## everything that runs without a cluster (a
 	$(WITH_JAVA) CAFFE_ON_GRID_SPARK35=$(CURDIR)/.cache/venv-spark35/bin/python .venv/bin/python -m pytest $(PYTEST_ARGS)
 
 test-golden: $(VENV) $(RUNTIME) ## Caffe's values only; another set of them with CAFFE_GOLDEN=DIR
-	$(WITH_JAVA) CAFFE_GOLDEN='$(CAFFE_GOLDEN)' .venv/bin/python -m pytest tests/golden $(PYTEST_ARGS)
+	$(WITH_JAVA) $(if $(CAFFE_GOLDEN),CAFFE_GOLDEN='$(CAFFE_GOLDEN)') .venv/bin/python -m pytest tests/golden $(PYTEST_ARGS)
 
 check: $(VENV) ## format, lint, types, imports, links in the docs
 	@.venv/bin/python -c 'import sys; sys.exit(sys.version_info < (3, 10) and "make check needs Python 3.10 or newer: set PYTHON and run make clean")'

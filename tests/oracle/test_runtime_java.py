@@ -92,4 +92,4 @@ def test_debian_s_java_is_unpacked_and_runs_spark(ask, tmp_path: Path) -> None:
         capture_output=True,
         text=True,
     )
-    assert job.stdout.split()[-2:] == [home, "45"], job.stderr
+    assert job.stdout.split()[-2:] == [str(Path(home).resolve()), "45"], job.stderr
