@@ -10,7 +10,7 @@ import dataclasses
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Optional
+from typing import Any
 
 from caffe_on_grid.errors import ConfigError, GridError
 from caffe_on_grid.spec import codec, units
@@ -279,8 +279,3 @@ def job(resolved: Settings, tasks: tuple[str, ...], solver: str, **parts: Any) -
         name: hints[name](**given) if dataclasses.is_dataclass(hints[name]) else given for name, given in nested.items()
     }
     return JobSpec(tasks=tasks, solver=solver, origins=dict(resolved.origins), **built)
-
-
-def origin(resolved: Settings, name: str) -> Optional[str]:
-    """Where a leaf's value came from; None: built in."""
-    return resolved.origins.get(name)

@@ -51,14 +51,19 @@ def _started(
 ) -> Iterator[tuple[subprocess.Popen[bytes], collections.deque[str]]]:
     """The process, in a session of its own, and the last lines it says.
 
-    On a terminal its stderr is the terminal, so that the driver's live display works; elsewhere it is passed on.
-    Its stdout is our stderr: stdout is for the result alone.
+    On a terminal it writes there itself, so that the driver's live display works; elsewhere its lines are passed on.
+    All of it goes to stderr: stdout is for the result alone.
     """
     tail: collections.deque[str] = collections.deque(maxlen=TAIL)
     shown = sys.stderr.isatty()
     target = sys.stderr.fileno() if shown else subprocess.PIPE
     process = subprocess.Popen(
-        command.argv, env=env, stdin=subprocess.DEVNULL, stdout=target, stderr=subprocess.STDOUT, start_new_session=True
+        command.argv,
+        env={**env, **_terminal(shown)},
+        stdin=subprocess.DEVNULL,
+        stdout=target,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
     )
     reader = threading.Thread(target=_pass_on, args=(process.stdout, tail), daemon=True)
     if process.stdout is not None:
@@ -70,6 +75,11 @@ def _started(
         process.wait()
         if process.stdout is not None:
             reader.join(timeout=5)
+
+
+def _terminal(shown: bool) -> dict[str, str]:
+    """What tells the driver, whose stderr is a pipe of Spark's, that a terminal of this width is at its end."""
+    return {"CAFFE_ON_GRID_TERMINAL": str(os.get_terminal_size(sys.stderr.fileno()).columns or 80)} if shown else {}
 
 
 def _pass_on(stream: IO[bytes], tail: collections.deque[str]) -> None:

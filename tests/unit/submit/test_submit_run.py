@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import pty
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -46,6 +48,25 @@ def test_the_record_is_what_counts(tmp_path: Path, capsys: pytest.CaptureFixture
     said = capsys.readouterr()
     assert said.out == ""
     assert said.err == "hello out\nerr\n"
+
+
+def test_on_a_terminal_the_driver_is_told_so(tmp_path: Path) -> None:
+    near, far = pty.openpty()
+    code = f"""import os
+from pathlib import Path
+from caffe_on_grid.errors import ApplicationDied
+from caffe_on_grid.submit import argv, run
+try:
+    show = 'echo "$CAFFE_ON_GRID_TERMINAL" columns; test -t 1 && exit 3'
+    run.run(argv.SparkCommand(("sh", "-c", show)), Path({str(tmp_path)!r}), os.environ)
+except ApplicationDied as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], stderr=far, stdout=subprocess.PIPE, text=True, check=True)
+    os.close(far)
+    assert os.read(near, 1000) == b"80 columns\r\n"
+    os.close(near)
+    assert done.stdout == "Spark ended with 3 before the driver could say why: its messages are above\n"
 
 
 def test_yarns_application_is_announced_while_it_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
