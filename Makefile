@@ -73,11 +73,11 @@ $(SPARK35): setup.cfg packaging/venv.sh packaging/apt.sh
 	PYTHONWARNINGS=ignore .cache/venv-spark35/bin/python -m pip install -q --disable-pip-version-check -e . 'pyspark==3.5.*'
 	touch $@
 
-$(OUT): $(wildcard packaging/runtime/*) packaging/apt.sh | $(VENV)
+$(OUT): $(wildcard packaging/runtime/*) | $(VENV)
 	PYTHON=$(CURDIR)/.venv/bin/python FLAVOUR='$(FLAVOUR)' OUT='$(OUT)' packaging/runtime/build.sh
 
 ifneq ($(OUT),$(ARCHIVE))
-$(ARCHIVE): $(wildcard packaging/runtime/*) packaging/apt.sh | $(VENV)
+$(ARCHIVE): $(wildcard packaging/runtime/*) | $(VENV)
 	PYTHON=$(CURDIR)/.venv/bin/python OUT='$@' packaging/runtime/build.sh
 endif
 
