@@ -1,0 +1,43 @@
+"""Claim: two ranks train LeNet at 1.7 times the speed of one, or more: same batch per rank, one BLAS thread each.
+
+Needs two cores. Runs alternate; medians; images a second over all ranks.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+import measure
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--iterations", type=int, default=1000)
+    parser.add_argument("--repeats", type=int, default=3)
+    given = parser.parse_args()
+    runs: dict[int, list[measure.Run]] = {1: [], 2: []}
+    with measure.course() as place:
+        blas = measure.blas_core(place)
+        for _ in range(given.repeats):
+            for ranks, done in runs.items():
+                done.append(measure.grid(place, given.iterations, ranks, blas))
+    speed = {ranks: measure.median([run.images_per_second for run in done]) for ranks, done in runs.items()}
+    last = [line for line in runs[2][-1].metrics if line["kind"] == "ranks"][-1]
+    measure.show(
+        "LeNet, two ranks against one, each with batch 64: images a second over all ranks",
+        "ratio >= 1.7",
+        ratio=round(speed[2] / speed[1], 3),
+        one_rank_images_per_second=speed[1],
+        two_ranks_images_per_second=speed[2],
+        shares={name: last[name] for name in ("data", "compute", "exchange")},
+        transport=runs[2][-1].record["versions"]["mpi"],
+        iterations=given.iterations,
+        repeats=given.repeats,
+        records=place.records,
+        blas=blas,
+    )
+
+
+if __name__ == "__main__":
+    main()
