@@ -52,7 +52,7 @@ add_libraries() { # ROOT PACKAGE
   local home names
   home=$(echo "$1"/usr/lib/jvm/java-*-openjdk-*)
   [ -n "$(missing_libraries "$home")" ] || return 0
-  names=$(apt-get -qq install --print-uris "$2" | awk '{split($2, a, "_"); if (a[1] ~ /^lib/) print a[1]}')
+  names=$(apt-get -qq install --print-uris "$2" | awk '{split($2, a, "_"); if (a[1] ~ /^z?lib/ && a[1] != "libc6") print a[1]}')
   unpack "$1/libraries" $names
   find "$1/libraries" -name '*.so.*' -exec cp -an -t "$home/lib" {} +
   rm -rf "$1/libraries"
