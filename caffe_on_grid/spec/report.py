@@ -40,6 +40,8 @@ class Started:
     max_iterations: int
     notes: tuple[str, ...] = ()
     """One-line remarks for the user (mode chosen, warnings)."""
+    loss_weights: dict[str, float] = field(default_factory=dict)
+    """Weight of each output that is a loss, in the TRAIN and TEST nets: Caffe prints it beside the value."""
 
 
 @dataclass(frozen=True)

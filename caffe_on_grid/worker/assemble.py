@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -107,7 +108,7 @@ def prepare(spec: RankSpec) -> Prepared:
     """Read solver, nets and snapshot, and start the feeds."""
     solver = read_solver(spec)
     nets = graph.solver_nets(solver, lambda name: job_file(spec, name).decode())
-    refuse_python_layers(spec, (nets.train, *nets.tests))
+    admit_python_layers(spec, (nets.train, *nets.tests))
     resumed = fetch_resumed(spec)
     manifest = resumed.manifest if resumed else None
     tests = test_inputs(spec, solver, nets.tests, manifest)
@@ -140,11 +141,13 @@ def job_file(spec: RankSpec, name: str) -> bytes:
         raise ConfigError(f"{name}: not in the job directory ({error.strerror}); submit the job again") from None
 
 
-def refuse_python_layers(spec: RankSpec, nets: Sequence[Any]) -> None:
-    """Python layers run a user's code in every rank: only when the user has said so."""
+def admit_python_layers(spec: RankSpec, nets: Sequence[Any]) -> None:
+    """Python layers run a user's code in every rank: only when the user says so; modules come in the job directory."""
     layers = [name for net in nets for name in graph.has_python_layer(net)]
     if layers and not spec.job.engine.allow_python_layers:
         raise ConfigError(f"layer {layers[0]!r} is a Python layer; allow it with --allow-python-layers")
+    if layers:
+        sys.path.insert(0, spec.job_dir)
 
 
 def fetch_resumed(spec: RankSpec) -> Optional[snapshots.FetchedSnapshot]:

@@ -264,4 +264,12 @@ def started(assembly: Assembly) -> Started:
         records=inputs.records,
         first_iteration=engine.iteration,
         max_iterations=int(solver.max_iter),
+        loss_weights=loss_weights(assembly),
     )
+
+
+def loss_weights(assembly: Assembly) -> dict[str, float]:
+    """Tops that count as losses, over all nets of the engine."""
+    nets = [*([None] if assembly.train else []), *range(len(assembly.tests))]
+    layers = (layer for net in nets for layer in assembly.engine.layers(net))
+    return {top: weight for layer in layers for top, weight in zip(layer.tops, layer.loss_weights) if weight}

@@ -11,7 +11,7 @@ import pytest
 from ranks import Ranks
 
 from caffe_on_grid.proto import schema
-from caffe_on_grid.spec.job import DataSpec, JobSpec, Output, Start, SyncSpec
+from caffe_on_grid.spec.job import DataSpec, EngineSpec, JobSpec, Output, Start, SyncSpec
 from caffe_on_grid.spec.report import Checked, Finished, Saved, Started, Stepped, Tested
 
 pytestmark = [pytest.mark.runtime, pytest.mark.mpi]
@@ -156,3 +156,30 @@ def test_bad_records_are_named_or_replaced(ranks: Ranks, tmp_path: Path, lmdbs: 
     assert "00000017" in outcome.failure.message
     again = ranks.run(job(tmp_path / "m.caffemodel", data=DataSpec(skip_bad_records=True)), folder)
     assert again.code == 0 and again.of(Finished)[0].skipped >= 1
+
+
+def test_python_layers_run_where_they_are_allowed(ranks: Ranks, lmdbs: tuple[Path, Path], tmp_path: Path) -> None:
+    twice = 'python_param { module: "twice" layer: "Twice" }'
+    layer = f'layer {{ name: "twice" type: "Python" bottom: "ip2" top: "ip3" {twice} }}'
+    net = nets.net(*lmdbs, batch=12).replace('layer { name: "accuracy"', layer + '\nlayer { name: "accuracy"')
+    folder = nets.write_job(
+        tmp_path / "job", net.replace('bottom: "ip2" bottom', 'bottom: "ip3" bottom'), nets.solver()
+    )
+    (folder / "twice.py").write_text(TWICE)
+    refused = ranks.run(job(tmp_path / "m.caffemodel"), folder, world=2)
+    assert refused.failure is not None and "--allow-python-layers" in refused.failure.message
+    allowed = job(tmp_path / "m.caffemodel", engine=EngineSpec(allow_python_layers=True))
+    outcome = ranks.run(allowed, folder, world=2)
+    assert outcome.code == 0, outcome
+    assert outcome.of(Started)[0].loss_weights == {"loss": 1.0}
+
+
+TWICE = """
+import caffe
+
+class Twice(caffe.Layer):
+    def setup(self, bottom, top): pass
+    def reshape(self, bottom, top): top[0].reshape(*bottom[0].data.shape)
+    def forward(self, bottom, top): top[0].data[...] = 2 * bottom[0].data
+    def backward(self, top, propagate_down, bottom): bottom[0].diff[...] = 2 * top[0].diff
+"""
