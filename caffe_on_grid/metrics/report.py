@@ -143,7 +143,7 @@ def _draw_lr(axes: Any, lr: tuple[list[float], list[float]], handles: Any) -> An
     axes.set_ylabel("learning rate", color=_LR)
     axes.tick_params(axis="y", colors=_LR)
     axes.ticklabel_format(axis="y", style="sci", scilimits=(-2, 3))
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(0, 1.08 * max(v for v in lr[1] if math.isfinite(v)))
     axes.spines["right"].set_visible(True)
     axes.grid(visible=False)
     more = axes.get_legend_handles_labels()

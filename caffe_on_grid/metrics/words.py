@@ -19,13 +19,18 @@ def quantity(value: float) -> str:
     return f"{value:,.0f}"
 
 
-def size(count: float) -> str:
+def count(number: float, noun: str) -> str:
+    """A number and its noun: "1 rank", "2 ranks"."""
+    return f"{number:g} {noun}" if number == 1 else f"{number:g} {noun}s"
+
+
+def size(total: float) -> str:
     """Bytes in the unit that fits: 1536 → "1.5 KiB"."""
     units = ("B", "KiB", "MiB", "GiB", "TiB")
     step = 0
-    while count >= 1024 and step < len(units) - 1:
-        count, step = count / 1024, step + 1
-    return f"{count:.0f} {units[step]}" if step == 0 else f"{count:.1f} {units[step]}"
+    while total >= 1024 and step < len(units) - 1:
+        total, step = total / 1024, step + 1
+    return f"{total:.0f} {units[step]}" if step == 0 else f"{total:.1f} {units[step]}"
 
 
 def duration(seconds: float) -> str:
@@ -39,10 +44,10 @@ def duration(seconds: float) -> str:
 
 
 def iteration_lines(report: Stepped) -> list[str]:
-    """Caffe's lines for a displayed iteration."""
+    """Caffe's lines for a displayed iteration; Caffe numbers a step by the steps before it."""
+    step = report.iteration - 1
     outputs = _numbered("Train", report.outputs)
-    first = f"Iteration {report.iteration}, loss = {number(report.loss)}"
-    return [first, *outputs, f"Iteration {report.iteration}, lr = {number(report.lr)}"]
+    return [f"Iteration {step}, loss = {number(report.loss)}", *outputs, f"Iteration {step}, lr = {number(report.lr)}"]
 
 
 def test_lines(report: Tested) -> list[str]:
@@ -102,7 +107,10 @@ def banner(state: GangState, run_id: str, sync: str, run_folder: str, model: Opt
     per_executor = state.world / max(1, state.executors)
     rows = [
         ("run", f"{run_id} ({state.task})"),
-        ("world", f"{state.world} ranks = {state.executors} executors × {per_executor:g} devices"),
+        (
+            "world",
+            f"{count(state.world, 'rank')} = {count(state.executors, 'executor')} × {count(per_executor, 'device')}",
+        ),
         ("executors", ", ".join(hosts)),
         ("engine", f"{first.engine}, {', '.join(modes)}, {quantity(first.parameters)} parameters"),
         ("BLAS", first.blas),
@@ -119,7 +127,7 @@ def batch_words(state: GangState) -> str:
     """The global batch and what it is made of."""
     batches = sorted({r.started.batch for r in state.ranks.values() if r.started})
     each = " or ".join(map(str, batches))
-    return f"{state.global_batch} records per step = {each} (batch_size × iter_size) × {state.world} ranks"
+    return f"{state.global_batch} records per step = {each} (batch_size × iter_size) × {count(state.world, 'rank')}"
 
 
 def records_words(state: GangState) -> str:
@@ -165,7 +173,7 @@ def _task_lines(task: TaskRecord) -> list[str]:
     ]
     lines += [f"{'test:':<11}iteration {t.iteration}, net #{t.net}: {outputs(t.outputs)}" for t in task.tests]
     if task.digest:
-        lines.append(f"{'digest:':<11}{task.digest[:16]}… equal on {task.world} rank{'s' if task.world > 1 else ''}")
+        lines.append(f"{'digest:':<11}{task.digest[:16]}… equal on {count(task.world, 'rank')}")
     if totals.skipped:
         lines.append(f"{'skipped:':<11}{quantity(totals.skipped)} undecodable records")
     return lines

@@ -133,8 +133,8 @@ def test_a_job_that_trains_and_tests(driver):
     assert lines[-1]["outcome"] == "done"
     assert {"started", "stepped", "ranks", "tested", "saved", "finished"} <= {line["kind"] for line in lines}
     for words in (
-        "world:     2 ranks = 2 executors × 1 devices",
-        "Iteration 5, loss = 0.4",
+        "world:     2 ranks = 2 executors × 1 device",
+        "Iteration 4, loss = 0.4",
         "    Test net output #0: accuracy = 0.75",
         "outcome:   done (exit code 0)",
         "equal on 2 ranks",

@@ -39,7 +39,7 @@ def test_numbers(function, value, text):
 
 
 def test_displayed_iterations_read_as_caffes():
-    report = gangs.stepped(0, 100, 5.0, 320, loss=1.223914, outputs={"loss": (1.2,), "top": (0.5, 0.25)})
+    report = gangs.stepped(0, 101, 5.0, 320, loss=1.223914, outputs={"loss": (1.2,), "top": (0.5, 0.25)})
     assert words.iteration_lines(report) == [
         "Iteration 100, loss = 1.22391",
         "    Train net output #0: loss = 1.2",
@@ -73,7 +73,7 @@ def test_the_banner_says_who_runs_what():
     state.remarks.append("solver_mode is unset: the CPU is taken")
     assert words.banner(state, "RUN", "allreduce", "/m/net/RUN", "/m/net.caffemodel") == [
         "run:       RUN (train)",
-        "world:     2 ranks = 2 executors × 1 devices",
+        "world:     2 ranks = 2 executors × 1 device",
         "executors: node-0 (pid 10), node-1 (pid 11)",
         "engine:    caffe 1.0.0, cpu, 431,080 parameters",
         "BLAS:      SkylakeX, 1 thread",
@@ -145,7 +145,7 @@ def test_plain_writes_caffes_lines_and_now_and_then_progress():
     display.report(gangs.stepped(0, 21, 10.0, 640), state)
     display.close()
     lines = stream.getvalue().splitlines()
-    assert [line[:15] for line in lines] == ["20/1000 | loss ", "Iteration 20, l", "    Train net o", "Iteration 20, l"]
+    assert [line[:15] for line in lines] == ["20/1000 | loss ", "Iteration 19, l", "    Train net o", "Iteration 19, l"]
 
 
 def test_plain_says_who_has_come_when_that_changes():
