@@ -95,7 +95,7 @@ class Plain:
 
     def report(self, report: Report, state: GangState) -> None:
         """Write what Caffe would."""
-        self.lines(report_lines(report))
+        self.lines(report_lines(report, state))
 
     def tick(self, state: GangState, now: float) -> None:
         """Write the progress line, every LINE_EVERY_S seconds, and who has come, when that changes."""
@@ -139,7 +139,7 @@ class Live:
     def report(self, report: Report, state: GangState) -> None:
         """Write tests, saves and remarks; displayed iterations are in the redrawn line already."""
         if not isinstance(report, reports.Stepped):
-            self.lines(report_lines(report))
+            self.lines(report_lines(report, state))
 
     def tick(self, state: GangState, now: float) -> None:
         """Redraw."""
@@ -155,12 +155,13 @@ class Live:
             self._drawing = False
 
 
-def report_lines(report: Report) -> list[str]:
+def report_lines(report: Report, state: GangState) -> list[str]:
     """The lines that stay of a report; most have none."""
+    weights = state.started.loss_weights if state.started else {}
     if isinstance(report, reports.Tested):
-        return words.test_lines(report)
+        return words.test_lines(report, weights)
     if isinstance(report, reports.Stepped) and report.displayed and report.rank == 0:
-        return words.iteration_lines(report)
+        return words.iteration_lines(report, weights)
     if isinstance(report, reports.Saved):
         return [f"Iteration {report.iteration}, saved {report.uri}"]
     if isinstance(report, reports.Remarked):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Optional
 
 from caffe_on_grid.metrics.state import GangState, Rates, rates, seconds_left
@@ -43,22 +44,33 @@ def duration(seconds: float) -> str:
     return f"{minutes}:{rest:02}" if minutes else f"{whole} s"
 
 
-def iteration_lines(report: Stepped) -> list[str]:
-    """Caffe's lines for a displayed iteration; Caffe numbers a step by the steps before it."""
+def iteration_lines(report: Stepped, weights: Mapping[str, float]) -> list[str]:
+    """Caffe's lines for a displayed iteration, which Caffe numbers by the steps before it.
+
+    `weights`: loss weight by output, for those that are losses; the same in `test_lines`.
+    """
     step = report.iteration - 1
-    outputs = _numbered("Train", report.outputs)
-    return [f"Iteration {step}, loss = {number(report.loss)}", *outputs, f"Iteration {step}, lr = {number(report.lr)}"]
+    lines = _numbered("Train", report.outputs, weights)
+    return [f"Iteration {step}, loss = {number(report.loss)}", *lines, f"Iteration {step}, lr = {number(report.lr)}"]
 
 
-def test_lines(report: Tested) -> list[str]:
+def test_lines(report: Tested, weights: Mapping[str, float]) -> list[str]:
     """Caffe's lines for a test."""
-    return [f"Iteration {report.iteration}, Testing net (#{report.net})", *_numbered("Test", report.outputs)]
+    first = f"Iteration {report.iteration}, Testing net (#{report.net})"
+    return [first, *_numbered("Test", report.outputs, weights)]
 
 
-def _numbered(phase: str, outputs: dict[str, tuple[float, ...]]) -> list[str]:
+def _numbered(phase: str, outputs: Mapping[str, tuple[float, ...]], weights: Mapping[str, float]) -> list[str]:
     """One line per element; the number runs over all outputs, as Caffe's does."""
     pairs = [(name, value) for name, values in outputs.items() for value in values]
-    return [f"    {phase} net output #{i}: {name} = {number(value)}" for i, (name, value) in enumerate(pairs)]
+    return [
+        f"    {phase} net output #{i}: {name} = {number(value)}{_weighted(value, weights.get(name, 0.0))}"
+        for i, (name, value) in enumerate(pairs)
+    ]
+
+
+def _weighted(value: float, weight: float) -> str:
+    return f" (* {number(weight)} = {number(weight * value)} loss)" if weight else ""
 
 
 def outputs(values: dict[str, tuple[float, ...]]) -> str:

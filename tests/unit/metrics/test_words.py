@@ -40,9 +40,9 @@ def test_numbers(function, value, text):
 
 def test_displayed_iterations_read_as_caffes():
     report = gangs.stepped(0, 101, 5.0, 320, loss=1.223914, outputs={"loss": (1.2,), "top": (0.5, 0.25)})
-    assert words.iteration_lines(report) == [
+    assert words.iteration_lines(report, {"loss": 0.5}) == [
         "Iteration 100, loss = 1.22391",
-        "    Train net output #0: loss = 1.2",
+        "    Train net output #0: loss = 1.2 (* 0.5 = 0.6 loss)",
         "    Train net output #1: top = 0.5",
         "    Train net output #2: top = 0.25",
         "Iteration 100, lr = 0.01",
@@ -51,10 +51,10 @@ def test_displayed_iterations_read_as_caffes():
 
 def test_tests_read_as_caffes():
     report = reports.Tested(0, 0.0, 500, 1, {"accuracy": (0.98,), "loss": (0.061,)}, 100, 2.0)
-    assert words.test_lines(report) == [
+    assert words.test_lines(report, {"loss": 1.0, "accuracy": 0.0}) == [
         "Iteration 500, Testing net (#1)",
         "    Test net output #0: accuracy = 0.98",
-        "    Test net output #1: loss = 0.061",
+        "    Test net output #1: loss = 0.061 (* 1 = 0.061 loss)",
     ]
 
 
