@@ -7,7 +7,7 @@ from typing import Optional
 
 from caffe_on_grid.metrics.state import GangState, Rates, rates, seconds_left
 from caffe_on_grid.spec.report import Stepped, Tested
-from caffe_on_grid.spec.run import Cause, RunRecord, TaskRecord
+from caffe_on_grid.spec.run import Cause, LastTest, RunRecord, TaskRecord
 
 
 def number(value: float) -> str:
@@ -20,9 +20,9 @@ def quantity(value: float) -> str:
     return f"{value:,.0f}"
 
 
-def count(number: float, noun: str) -> str:
-    """A number and its noun: "1 rank", "2 ranks"."""
-    return f"{number:g} {noun}" if number == 1 else f"{number:g} {noun}s"
+def count(number: float, noun: str, many: str = "") -> str:
+    """A number and its noun: "1 rank", "2 ranks"; `many` where the plural is not the noun and an s."""
+    return f"{number:g} {noun}" if number == 1 else f"{number:g} {many or noun + 's'}"
 
 
 def size(total: float) -> str:
@@ -136,21 +136,24 @@ def banner(state: GangState, run_id: str, sync: str, run_folder: str, model: Opt
 
 
 def batch_words(state: GangState) -> str:
-    """The global batch and what it is made of."""
+    """The global batch and what it is made of; a test deals whole batches out to the ranks."""
     batches = sorted({r.started.batch for r in state.ranks.values() if r.started})
     each = " or ".join(map(str, batches))
+    if state.task != "train":
+        return f"{each} records, batches dealt out to {count(state.world, 'rank')}"
     return f"{state.global_batch} records per step = {each} (batch_size × iter_size) × {count(state.world, 'rank')}"
 
 
 def records_words(state: GangState) -> str:
-    """How many records there are and how often max_iter goes through them."""
+    """How many records there are and, in training, how often max_iter goes through them."""
     first = state.started
     if first is None or not first.records:
         return "the net makes its own"
+    if state.task != "train":
+        return quantity(first.records)
     steps = first.max_iterations - first.first_iteration
     epochs = steps * state.global_batch / first.records
-    passes = f"{number(epochs)} epochs" if state.task == "train" else f"{number(epochs)} passes"
-    return f"{quantity(first.records)}; {quantity(steps)} iterations make {passes}"
+    return f"{quantity(first.records)}; {quantity(steps)} iterations make {number(epochs)} epochs"
 
 
 def failure_line(cause: Cause) -> str:
@@ -179,13 +182,24 @@ def summary(record: RunRecord, files: list[str]) -> list[str]:
 
 def _task_lines(task: TaskRecord) -> list[str]:
     totals = task.totals
-    lines = [
-        f"{task.task + ':':<11}{quantity(totals.iterations)} iterations in {duration(totals.seconds)}, "
-        f"{quantity(totals.images_per_second)} images/s, {size(totals.exchanged_bytes)} exchanged"
-    ]
-    lines += [f"{'test:':<11}iteration {t.iteration}, net #{t.net}: {outputs(t.outputs)}" for t in task.tests]
-    if task.digest:
+    lines = [f"{task.task + ':':<11}{_work(task)}"]
+    lines += [f"{'test:':<11}{_moment(task, t)}, net #{t.net}: {outputs(t.outputs)}" for t in task.tests]
+    if task.digest and task.task == "train":
         lines.append(f"{'digest:':<11}{task.digest[:16]}… equal on {count(task.world, 'rank')}")
     if totals.skipped:
         lines.append(f"{'skipped:':<11}{quantity(totals.skipped)} undecodable records")
     return lines
+
+
+def _work(task: TaskRecord) -> str:
+    totals = task.totals
+    if task.task != "train":
+        return f"{quantity(totals.samples)} records in {duration(totals.seconds)}"
+    return (
+        f"{quantity(totals.iterations)} iterations in {duration(totals.seconds)}, "
+        f"{quantity(totals.images_per_second)} images/s, {size(totals.exchanged_bytes)} exchanged"
+    )
+
+
+def _moment(task: TaskRecord, test: LastTest) -> str:
+    return f"iteration {test.iteration}" if task.task == "train" else count(test.batches, "batch", "batches")

@@ -86,6 +86,12 @@ def test_the_banner_says_who_runs_what():
     ]
 
 
+def test_the_banner_of_a_test_speaks_of_batches():
+    lines = words.banner(gangs.gang(1, task="test"), "RUN", "none (one rank)", "/f", None)
+    assert "batch:     32 records, batches dealt out to 1 rank" in lines
+    assert "records:   60,000" in lines
+
+
 @pytest.mark.parametrize(
     ("cause", "text"),
     [
@@ -111,14 +117,18 @@ def test_the_summary():
         digest="0123456789abcdef" * 4,
         totals=run.Totals(1000, 64000, 65.0, 984.6, 3 << 20, 2),
     )
-    job = JobSpec(("train",), "s")
-    record = run.RunRecord("R", "done", "t", "/f", 1, job, run.Versions("0", "3"), exit_code=0, tasks=(task,))
+    tests = (run.LastTest(0, 0, {"accuracy": (0.99,)}, 100),)
+    tested = run.TaskRecord("test", 2, 200, tests=tests, totals=run.Totals(0, 10000, 6.0))
+    job = JobSpec(("train", "test"), "s")
+    record = run.RunRecord("R", "done", "t", "/f", 1, job, run.Versions("0", "3"), exit_code=0, tasks=(task, tested))
     assert words.summary(record, ["/m.caffemodel", "/f/run.json"]) == [
         "outcome:   done (exit code 0)",
         "train:     1,000 iterations in 1:05, 985 images/s, 3.0 MiB exchanged",
         "test:      iteration 1000, net #0: accuracy = 0.991",
         "digest:    0123456789abcdef… equal on 2 ranks",
         "skipped:   2 undecodable records",
+        "test:      10,000 records in 6 s",
+        "test:      100 batches, net #0: accuracy = 0.99",
         "left:      /m.caffemodel",
         "left:      /f/run.json",
     ]
