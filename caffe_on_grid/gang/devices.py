@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Optional
 
-from caffe_on_grid.errors import EnvironmentFault
+from caffe_on_grid.errors import EnvironmentFault, UsageError
 from caffe_on_grid.spec.rank import Device
 
 _QUERY = ["nvidia-smi", "--query-gpu=index,uuid,name", "--format=csv,noheader"]
@@ -84,8 +84,11 @@ def interface_addresses() -> dict[str, str]:
 
 
 def interface_in(cidr: str, addresses: dict[str, str]) -> tuple[str, str]:
-    """(interface, address) inside the network `cidr`; raises EnvironmentFault listing what there is."""
-    network = ipaddress.ip_network(cidr, strict=False)
+    """(interface, address) in the network `cidr`; EnvironmentFault listing what there is, UsageError for no CIDR."""
+    try:
+        network = ipaddress.ip_network(cidr, strict=False)
+    except ValueError as error:
+        raise UsageError(f"network {cidr!r}: {error}; write it as 10.1.0.0/16") from None
     for name, address in addresses.items():
         if ipaddress.ip_address(address) in network:
             return name, address

@@ -32,7 +32,7 @@ class Death:
     """How a rank ended."""
 
     code: Optional[int]
-    """Exit code; negative: the number of the signal; None: it was ended from outside, with the rest of its gang."""
+    """Exit code; negative: the signal's number; None: not known (it was ended with its gang, or is still ending)."""
     iteration: int
     stepped: bool
     """It had done a step."""
@@ -47,7 +47,7 @@ def explain(death: Death, lines: tuple[str, ...]) -> tuple[str, str]:
     if fatal is not None:
         return _category(death, fatal.group(0)), f"Caffe stopped {when}: {fatal['where']}] {fatal['what']}"
     if death.code is None:
-        return _later(death), f"ended {when} by MPI or the system, together with another part of the gang"
+        return _later(death), f"ended {when} without a word, or was ended with another part of the gang"
     broken = next((line for line in lines if any(sign in line for sign in _LOADER)), None)
     if broken is not None and not death.started:
         return "EnvironmentFault", f"could not start: {broken.strip()}; check the runtime"

@@ -1,10 +1,10 @@
-"""What is known of the ranks: reports, progress, who has ended, who lags. No files, no sockets."""
+"""What an agent knows of its ranks: reports, progress, last words. No files, no sockets."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Optional
+from typing import Optional
 
 from caffe_on_grid.spec import report
 from caffe_on_grid.spec.report import Failed, Finished, Progress, Report, Started
@@ -77,24 +77,3 @@ class Ranks:
     def beats(self, now: float, since: float) -> list[Beat]:
         """Where all are."""
         return [s.beat(now, since) for s in self.states.values()]
-
-
-def beats_of(message: dict[str, Any]) -> list[Beat]:
-    """The beats in an agent's "beat" message."""
-    return [Beat(int(b["rank"]), int(b["iteration"]), str(b["phase"]), float(b["age_s"])) for b in message["ranks"]]
-
-
-def stalled(beats: Sequence[Beat], limit_s: float) -> bool:
-    """Whether some rank that is not done has not moved for `limit_s`: no step, no exchange got through."""
-    return any(b.age_s > limit_s for b in beats if b.phase != "done")
-
-
-def laggards(beats: Sequence[Beat]) -> list[Beat]:
-    """Those the others wait for: furthest behind in iterations, and of these the ones not waiting in an exchange."""
-    waiting = [b for b in beats if b.phase != "done"]
-    if not waiting:
-        return []
-    last = min(b.iteration for b in waiting)
-    behind = [b for b in waiting if b.iteration == last]
-    elsewhere = [b for b in behind if b.phase != "exchange"]
-    return elsewhere or (behind if len(behind) < len(waiting) else [])

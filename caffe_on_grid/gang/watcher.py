@@ -24,6 +24,8 @@ BEAT_S = 1.0
 POLL_S = 0.1
 LINE_LIMIT = 1 << 19
 """Bytes of one report line."""
+SILENT_S = 2.0
+"""A rank that has closed its reports without a last word and still runs by then (writing a core?) counts as dead."""
 LOST_S = 1.5
 """A rank that ended without a word waits so long for the word of the rank that was the cause."""
 
@@ -56,6 +58,8 @@ class Watcher:
         self._executor, self._host, self._home = home.executor, home.host, home
         self._since = self._next_beat = time.monotonic()
         self._partial: dict[socket.socket, bytes] = {}
+        self._speaker: dict[socket.socket, int] = {}
+        self._silent_since: dict[int, float] = {}
         self._lost_since: Optional[float] = None
         self._finished_since: Optional[float] = None
         self._sources = selectors.DefaultSelector()
@@ -139,15 +143,18 @@ class Watcher:
         *lines, rest = (self._partial[connection] + data).split(b"\n")
         self._partial[connection] = rest
         for line in lines:
-            self._take(line.decode(errors="replace"))
+            self._speaker[connection] = self._take(line.decode(errors="replace"))
         if data and len(rest) <= LINE_LIMIT:
             return True
         self._sources.unregister(connection)
         del self._partial[connection]
+        if connection in self._speaker:
+            self._silent_since[self._speaker.pop(connection)] = time.monotonic()
         connection.close()
         return False
 
-    def _take(self, line: str) -> None:
+    def _take(self, line: str) -> int:
+        """Note and relay a report; the rank that it is from."""
         said = report.from_line(line)
         if said.rank not in self._ranks.states:
             raise TrainingFailed(f"a report names rank {said.rank}, which is not on executor {self._executor}")
@@ -156,6 +163,7 @@ class Watcher:
             line = report.to_line(said)
         self._ranks.note(said)
         self._relay(line)
+        return said.rank
 
     def _completed(self, failed: Failed) -> Failed:
         """A rank's own failure report, with what the agent knows and the rank did not say."""
@@ -191,7 +199,12 @@ class Watcher:
 
     def _check_dead(self) -> None:
         """A rank that ended without a last word fails in its agent's words."""
-        dead = [s for s in self._ranks.undecided() if self._folder.exit_of(s.rank) is not None]
+        before = time.monotonic() - SILENT_S
+        dead = [
+            s
+            for s in self._ranks.undecided()
+            if self._folder.exit_of(s.rank) is not None or self._silent_since.get(s.rank, before) < before
+        ]
         if dead:
             self._read_rest()
             self._check_failure()

@@ -84,6 +84,8 @@ def misbehave(scenario: str, rank: Rank) -> None:
         rank.step(iteration)
     if scenario == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
+    if scenario == "mute":
+        rank.socket.close()
     if scenario == "report":
         rank.say(Failed(rank.spec.rank, time.time(), 103, "DataError", "record 17 cannot be decoded"))
         os._exit(1)

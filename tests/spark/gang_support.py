@@ -71,6 +71,7 @@ class Driver:
                 channel.send({"type": "stop", "reason": reason})
 
     def close(self) -> None:
+        """End all; a second time it does nothing."""
         self.closed.set()
         for thread in self.threads:
             thread.join()

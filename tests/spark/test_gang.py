@@ -38,6 +38,8 @@ def gang(spark, driver, runtime, tmp_path):
         return made[-1]
 
     yield make
+    driver.close()  # ends whatever a failed test has left running
+    spark.cancelAllJobs()
     for one in made:
         one.thread.join()
         one.await_empty()
@@ -109,6 +111,12 @@ def test_a_report_that_is_none_ends_the_gang(gang, driver):
     gang(1).run("garbage", bad=0)
     (failed,) = driver.reports(Failed)
     assert "not JSON" in failed.message
+
+
+def test_a_rank_that_closes_its_reports_is_dead(gang, driver):
+    gang(1).run("mute", bad=0)
+    (failed,) = driver.reports(Failed)
+    assert (failed.iteration, failed.category) == (103, "TrainingFailed")
 
 
 def test_a_rank_that_breaks_after_its_work_has_still_worked(gang, driver):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from caffe_on_grid.errors import EnvironmentFault
+from caffe_on_grid.errors import EnvironmentFault, UsageError
 from caffe_on_grid.gang import devices, environment
 from caffe_on_grid.gang.placement import Facts
 from caffe_on_grid.spec import job
@@ -63,6 +63,8 @@ def test_addresses_by_network():
     assert devices.interface_in("10.1.0.0/16", {"eth0": "192.168.0.3", "ib0": "10.1.2.3"}) == ("ib0", "10.1.2.3")
     with pytest.raises(EnvironmentFault, match=r"no address in 10.9.0.0/16; it has eth0 192.168.0.3"):
         devices.interface_in("10.9.0.0/16", {"eth0": "192.168.0.3"})
+    with pytest.raises(UsageError, match="write it as"):
+        devices.interface_in("ten/8", {})
 
 
 @pytest.mark.parametrize(

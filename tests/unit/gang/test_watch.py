@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from caffe_on_grid.gang import post_mortem, watch
+from caffe_on_grid.gang import post_mortem
 from caffe_on_grid.gang.post_mortem import Death
 from caffe_on_grid.gang.watch import Beat, Ranks
 from caffe_on_grid.spec.report import Failed, Finished, Progress, Started
@@ -51,31 +51,6 @@ def test_a_rank_that_has_not_moved_is_as_old_as_the_gang():
     assert ranks.beats(now=50.0, since=40.0) == [Beat(3, 0, "starting", 10.0)]
     ranks.states[3].progress = Progress(7, "data", 48.0)
     assert ranks.beats(now=50.0, since=40.0) == [Beat(3, 7, "data", 2.0)]
-
-
-def test_beats_survive_their_message():
-    message = {"type": "beat", "ranks": [{"rank": 1, "iteration": 2, "phase": "data", "age_s": 0.5}]}
-    assert watch.beats_of(message) == [Beat(1, 2, "data", 0.5)]
-
-
-@pytest.mark.parametrize(
-    ("beats", "expected"),
-    [
-        ([], []),
-        ([Beat(0, 5, "done", 99)], []),
-        ([Beat(0, 5, "exchange", 9), Beat(1, 4, "compute", 9)], [1]),
-        ([Beat(0, 5, "exchange", 9), Beat(1, 5, "data", 9)], [1]),
-        ([Beat(0, 5, "exchange", 9), Beat(1, 4, "exchange", 9)], [1]),
-        ([Beat(0, 5, "exchange", 9), Beat(1, 5, "exchange", 9)], []),
-    ],
-)
-def test_laggards_are_those_the_others_wait_for(beats, expected):
-    assert [b.rank for b in watch.laggards(beats)] == expected
-
-
-def test_a_stall_is_one_rank_too_long_in_one_place():
-    assert watch.stalled([Beat(0, 5, "exchange", 11.0), Beat(1, 5, "data", 1.0)], 10.0)
-    assert not watch.stalled([Beat(0, 5, "done", 11.0), Beat(1, 5, "data", 1.0)], 10.0)
 
 
 CHECK = (
