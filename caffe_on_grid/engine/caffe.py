@@ -175,7 +175,7 @@ class CaffeEngine:
             _demand(path, "weights")
             self._main.load_hdf5(str(path))
             return None
-        return weights.copy(self._main, weights.read(path), f"weights {path}")
+        return weights.copy(native.targets(self._main), weights.read(path), f"weights {path}", native.assign)
 
     def save_model(self, path: Path) -> None:
         """Write the parameters as .caffemodel, or .caffemodel.h5 by suffix; raises TrainingFailed without a folder."""
@@ -212,10 +212,11 @@ class CaffeEngine:
 
     def _check_state(self, state: Path) -> None:
         shapes = [tuple(p.blob.shape) for p in self._all]
-        model = weights.check_state(state, shapes, native.SOLVER_TYPES[self._plan.solver.type])
-        if model.name:
+        stored = weights.check_state(state, shapes, native.SOLVER_TYPES[self._plan.solver.type])
+        if stored.learned_net:
+            model = Path(stored.learned_net)
             _demand(model, f"snapshot {state}: its model")
-            weights.check_model(self._train, weights.read(model), f"snapshot {state}: {model}")
+            weights.check_model(native.targets(self._train), weights.read(model), f"snapshot {state}: {model}")
 
     def reseed(self, seed: int) -> None:
         """Start Caffe's random stream of this thread afresh from `seed` (its low 32 bits)."""

@@ -134,6 +134,16 @@ def params(net: Any, message: Any) -> list[Param]:
     return list(found.values())
 
 
+def targets(net: Any) -> dict[str, Any]:
+    """Layer name → its parameter blobs."""
+    return {name: layer.blobs for name, layer in zip(net._layer_names, net.layers)}
+
+
+def assign(blob: Any, values: Array) -> None:
+    """Copy values of its shape into a blob."""
+    blob.data[...] = values
+
+
 def _lr_mult(specs: Any, index: int) -> Optional[float]:
     given = index < len(specs) and specs[index].HasField("lr_mult")
     return float(specs[index].lr_mult) if given else None

@@ -1,50 +1,65 @@
-"""Weights by layer name, as Caffe's CopyTrainedLayersFrom and Restore take them; refusals in words, not by abort."""
+"""Weights by layer name, as Caffe's CopyTrainedLayersFrom and Restore take them; refusals in words, not by abort.
+
+A net's `targets` are its layers' parameter blobs by layer name: anything with a `shape`.
+"""
 
 from __future__ import annotations
 
+import mmap
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from google.protobuf.message import DecodeError
-
-from caffe_on_grid.engine.api import WeightsReport
+from caffe_on_grid.engine.api import Array, WeightsReport
 from caffe_on_grid.errors import ConfigError
 from caffe_on_grid.proto import schema, weights
 
-_LEGACY = ("num", "channels", "height", "width")
+Targets = Mapping[str, Sequence[Any]]
+LARGEST = 2**31 - 1
+"""Most bytes of a binary protobuf message."""
 _ADVICE = "To learn this layer's parameters from scratch rather than copying from a saved net, rename the layer."
 
 
-def read(path: Path) -> Any:
-    """The NetParameter in a .caffemodel, in the current format; raises ConfigError where it cannot be read."""
+def read(path: Path) -> weights.StoredModel:
+    """What a .caffemodel holds, its numbers still in the mapped file; raises ConfigError where it cannot be read."""
+    return weights.read_model(contents(path, "weights"), f"weights {path}")
+
+
+def contents(path: Path, what: str) -> Any:
+    """The bytes of a binary file, mapped; raises ConfigError for one that cannot be opened or is too large."""
     try:
-        data = path.read_bytes()
+        size = path.stat().st_size
+        if size > LARGEST:
+            raise ConfigError(f"{what} {path}: {size} bytes; a binary one has at most 2 GiB: give it as HDF5 (.h5)")
+        with path.open("rb") as file:
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
     except OSError as error:
-        raise ConfigError(f"weights {path}: {error.strerror}") from error
-    return weights.read_model(data)
+        raise ConfigError(f"{what} {path}: {error.strerror}") from error
 
 
-def copy(net: Any, model: Any, where: str) -> WeightsReport:
-    """Copy every blob of `model` into the pycaffe `net`'s layer of that name; nothing is changed if one cannot be."""
-    targets = dict(zip(net._layer_names, net.layers))
-    sources = check_model(net, model, where)
+def copy(targets: Targets, model: Any, where: str, assign: Callable[[Any, Array], None]) -> WeightsReport:
+    """`assign(target, values)` for every blob of `model` in the net's layer of that name; for none if one does not fit.
+
+    The values have the target's shape.
+    """
+    sources = check_model(targets, model, where)
     for layer in sources:
-        for source, target in zip(layer.blobs, targets[layer.name].blobs):
-            target.data[...] = weights.blob_array(source)[1].reshape(target.data.shape)
+        for index, (source, target) in enumerate(zip(layer.blobs, targets[layer.name])):
+            values = weights.blob_array(source, f"{where}: layer {layer.name}, blob {index}")[1]
+            assign(target, values.reshape(tuple(target.shape)))
     names = {layer.name for layer in model.layer}
     return WeightsReport(
         loaded=tuple(layer.name for layer in sources if layer.blobs),
         ignored=tuple(layer.name for layer in model.layer if layer.name not in targets),
-        fresh=tuple(n for n, layer in targets.items() if len(layer.blobs) and n not in names),
+        fresh=tuple(name for name, blobs in targets.items() if len(blobs) and name not in names),
     )
 
 
-def check_model(net: Any, model: Any, where: str) -> list[Any]:
+def check_model(targets: Targets, model: Any, where: str) -> list[Any]:
     """The layers of `model` that the net has too; raises ConfigError if one of them cannot be copied."""
-    targets = dict(zip(net._layer_names, net.layers))
     sources = [layer for layer in model.layer if layer.name in targets]
     for layer in sources:
-        check(layer.name, layer.blobs, targets[layer.name].blobs, where)
+        check(layer.name, layer.blobs, targets[layer.name], where)
     return sources
 
 
@@ -55,23 +70,19 @@ def check(name: str, sources: Any, targets: Any, where: str) -> None:
         raise ConfigError(f"{where}: Incompatible number of blobs for layer {name} ({counts})")
     for index, (source, target) in enumerate(zip(sources, targets)):
         if not matches(source, tuple(target.shape)):
-            shapes = f"Source param shape is {_words(_shape(source))}; target param shape is {_words(target.shape)}."
+            stored = _words(weights.shape_of(source))
+            shapes = f"Source param shape is {stored}; target param shape is {_words(target.shape)}."
             raise ConfigError(
                 f"{where}: Cannot copy param {index} weights from layer '{name}'; shape mismatch.  {shapes} {_ADVICE}"
             )
 
 
 def matches(source: Any, target: tuple[int, ...]) -> bool:
-    """Whether a BlobProto fits a blob: equal shapes, or the old four numbers equal to the shape padded in front."""
-    if any(source.HasField(field) for field in _LEGACY):
-        return len(target) <= 4 and _shape(source) == (1,) * (4 - len(target)) + target
-    return _shape(source) == target
-
-
-def _shape(blob: Any) -> tuple[int, ...]:
-    if any(blob.HasField(field) for field in _LEGACY):
-        return tuple(getattr(blob, field) for field in _LEGACY)
-    return tuple(blob.shape.dim)
+    """Whether a stored blob fits: equal shapes, or the old four numbers equal to the shape padded in front."""
+    blob = weights.as_blob(source)
+    if blob.legacy:
+        return len(target) <= 4 and blob.shape == (1,) * (4 - len(target)) + target
+    return blob.shape == target
 
 
 def _words(shape: Any) -> str:
@@ -82,26 +93,21 @@ def _words(shape: Any) -> str:
     return "".join(f"{size} " for size in shape) + f"({count})"
 
 
-def check_state(state: Path, learnable: list[tuple[int, ...]], histories: int) -> Path:
-    """The model that a binary .solverstate names; raises ConfigError unless its history fits the learnable shapes.
+def check_state(state: Path, learnable: list[tuple[int, ...]], histories: int) -> weights.StoredState:
+    """What a binary .solverstate holds; raises ConfigError unless its history fits the learnable shapes.
 
     `histories` is how many blobs the solver keeps for each learnable blob.
     """
-    try:
-        message = schema.SolverState.FromString(state.read_bytes())
-    except OSError as error:
-        raise ConfigError(f"snapshot {state}: {error.strerror}") from error
-    except DecodeError as error:
-        raise ConfigError(f"snapshot {state}: not a .solverstate: {error}") from error
+    stored = weights.read_state(contents(state, "snapshot"), f"snapshot {state}")
     expected = learnable * histories
-    if len(message.history) != len(expected):
-        counts = f"the snapshot has {len(message.history)}, the solver keeps {len(expected)}"
+    if len(stored.history) != len(expected):
+        counts = f"the snapshot has {len(stored.history)}, the solver keeps {len(expected)}"
         raise ConfigError(f"snapshot {state}: Incorrect length of history blobs ({counts}): another net or solver type")
-    for index, (blob, shape) in enumerate(zip(message.history, expected)):
+    for index, (blob, shape) in enumerate(zip(stored.history, expected)):
         if not matches(blob, shape):
-            shapes = f"{_words(_shape(blob))} in the snapshot, {_words(shape)} in the solver"
+            shapes = f"{_words(blob.shape)} in the snapshot, {_words(shape)} in the solver"
             raise ConfigError(f"snapshot {state}: history blob {index} has another shape: {shapes}")
-    return Path(message.learned_net)
+    return stored
 
 
 def rename_model(state: Path, model: str) -> None:

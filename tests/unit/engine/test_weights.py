@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from caffe_on_grid.engine import weights
+from caffe_on_grid.engine import native, weights
 from caffe_on_grid.errors import ConfigError
 from caffe_on_grid.proto import schema
 
@@ -46,6 +46,10 @@ def net(**layers: tuple[int, ...]) -> SimpleNamespace:
     return SimpleNamespace(_layer_names=list(layers), layers=targets)
 
 
+def copy(net: object, model: object) -> object:
+    return weights.copy(native.targets(net), model, "w", native.assign)
+
+
 def model(**layers: object) -> object:
     made = schema.NetParameter()
     for name, source in layers.items():
@@ -55,7 +59,7 @@ def model(**layers: object) -> object:
 
 def test_copy_by_name() -> None:
     target = net(a=(2, 3), b=(2,))
-    report = weights.copy(target, model(a=blob(2, 3), c=blob(1)), "w")
+    report = copy(target, model(a=blob(2, 3), c=blob(1)))
     assert (report.loaded, report.ignored, report.fresh) == (("a",), ("c",), ("b",))
     np.testing.assert_array_equal(target.layers[0].blobs[0].data, [[0, 1, 2], [3, 4, 5]])
 
@@ -65,7 +69,7 @@ def test_nothing_is_copied_where_one_does_not_fit() -> None:
     shapes = "Source param shape is 3 (3); target param shape is 3 1 (3). To learn this layer's parameters from scratch"
     words = f"w: Cannot copy param 0 weights from layer 'b'; shape mismatch.  {shapes}"
     with pytest.raises(ConfigError, match=re.escape(words)):
-        weights.copy(target, model(a=blob(2), b=blob(3)), "w")
+        copy(target, model(a=blob(2), b=blob(3)))
     assert not target.layers[0].blobs[0].data.any()
 
 
@@ -73,7 +77,7 @@ def test_blob_counts_must_agree() -> None:
     source = model(a=blob(2))
     source.layer[0].blobs.add().CopyFrom(blob(2))
     with pytest.raises(ConfigError, match=r"Incompatible number of blobs for layer a .the file has 2, the net 1."):
-        weights.copy(net(a=(2,)), source, "w")
+        copy(net(a=(2,)), source)
 
 
 def state(folder: Path, *history: object) -> Path:
@@ -84,9 +88,10 @@ def state(folder: Path, *history: object) -> Path:
 
 def test_a_snapshot_that_fits(tmp_path) -> None:
     path = state(tmp_path, blob(2), blob(3), blob(2), blob(3))
-    assert weights.check_state(path, [(2,), (3,)], 2) == Path("m.caffemodel")
+    stored = weights.check_state(path, [(2,), (3,)], 2)
+    assert (stored.iter, stored.learned_net, len(stored.history)) == (3, "m.caffemodel", 4)
     weights.rename_model(path, "other.caffemodel")
-    assert weights.check_state(path, [(2,), (3,)], 2) == Path("other.caffemodel")
+    assert weights.check_state(path, [(2,), (3,)], 2).learned_net == "other.caffemodel"
     assert schema.SolverState.FromString(path.read_bytes()).iter == 3
 
 

@@ -1,0 +1,1 @@
+"""The torch engine: Caffe's nets, solvers and files on PyTorch."""
