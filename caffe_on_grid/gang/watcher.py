@@ -7,7 +7,7 @@ import selectors
 import socket
 import time
 from collections.abc import Sequence
-from typing import Callable, Optional
+from typing import Any, Callable, Optional
 
 from caffe_on_grid.comm.channel import Channel, Closed
 from caffe_on_grid.errors import ContactLost, TrainingFailed, from_category
@@ -106,7 +106,7 @@ class Watcher:
         now = time.monotonic()
         self._next_beat = now + BEAT_S
         ranks = [dataclasses.asdict(b) for b in self._ranks.beats(now, self._since)]
-        self._channel.send({"type": "beat", "executor": self._executor, "ranks": ranks})
+        self._send({"type": "beat", "executor": self._executor, "ranks": ranks})
 
     # -- the driver
 
@@ -115,14 +115,23 @@ class Watcher:
             try:
                 message = self._channel.receive(0)
             except Closed as error:
-                raise ContactLost(f"executor {self._executor}: the driver is gone ({error})") from None
+                raise self._alone(error) from None
             if message is None:
                 return
             if message.get("type") == "stop":
                 raise Told(TrainingFailed(f"executor {self._executor}: ended by the driver: {message.get('reason')}"))
 
     def _relay(self, line: str) -> None:
-        self._channel.send({"type": "report", "line": line})
+        self._send({"type": "report", "line": line})
+
+    def _send(self, message: dict[str, Any]) -> None:
+        try:
+            self._channel.send(message)
+        except Closed as error:
+            raise self._alone(error) from None
+
+    def _alone(self, error: Closed) -> ContactLost:
+        return ContactLost(f"executor {self._executor}: the driver is gone ({error})")
 
     # -- the ranks' words
 
