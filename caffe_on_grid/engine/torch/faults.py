@@ -1,0 +1,44 @@
+"""Where real Caffe's gradients are wrong because blobs share memory: what this engine says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Optional
+
+from caffe_on_grid.engine.torch.graph import Node
+
+_REREADS_BOTTOM = {
+    "Clip": "lets the gradient pass everywhere",
+    "Power": "loses the incoming gradient",
+    "BNLL": "uses its output for its input",
+    "Log": "uses its output for its input",
+    "LRN": "uses its output for its input",
+}
+_REREADS_TOP = frozenset({"Sigmoid", "TanH", "ELU", "Exp", "Swish", "Softmax", "LRN", "MVN"})
+
+
+def fault_of(node: Node) -> Optional[str]:
+    """A warning about a layer that is itself wrong in place."""
+    spec = node.spec
+    if not node.backward or not node.tops or node.tops[:1] != node.bottoms[:1]:
+        return None
+    why = _REREADS_BOTTOM.get(spec.type)
+    if spec.type == "ReLU" and spec.relu_param.negative_slope < 0:
+        why = "with a negative slope below 0 uses its output for its input"
+    return f"layer '{spec.name}': real Caffe differs here because {spec.type} in place {why}" if why else None
+
+
+def faults_between(nodes: Sequence[Node]) -> list[str]:
+    """Warnings about in-place layers that overwrite what the layer before reads in its backward pass."""
+    makers: dict[int, Node] = {}
+    found = []
+    for node in nodes:
+        in_place = bool(node.tops) and node.tops[:1] == node.bottoms[:1]
+        maker = makers.get(node.tops[0]) if in_place else None
+        if maker is not None and maker.backward and maker.spec.type in _REREADS_TOP:
+            found.append(
+                f"layer '{maker.spec.name}': real Caffe differs here because its backward pass reads its top, which "
+                f"'{node.spec.name}' overwrites in place"
+            )
+        makers.update({top: node for top in node.tops if not (in_place and maker is not None)})
+    return found
