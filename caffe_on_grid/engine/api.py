@@ -43,6 +43,8 @@ class EnginePlan:
     """random_seed of the job (already chosen); rank r's stream is seed + r, as in Caffe."""
     scratch: Path = field(default_factory=Path)
     """Own folder, also the process's working directory."""
+    strict: bool = False
+    """Reproduce the gradients of Caffe's own faults (the caffe engine has them anyway)."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from caffe_on_grid.engine.api import Engine, EnginePlan
 from caffe_on_grid.errors import ConfigError, EnvironmentFault
 from caffe_on_grid.spec.codec import suggestion
 
-_MODULES: dict[str, str] = {"caffe": "caffe_on_grid.engine.caffe"}
+_MODULES: dict[str, str] = {"caffe": "caffe_on_grid.engine.caffe", "torch": "caffe_on_grid.engine.torch.engine"}
 """Name → module with `create(plan) -> Engine` and `version() -> str`; its framework is imported with it, not before."""
 
 MISSING = "missing: "
@@ -17,8 +17,11 @@ MISSING = "missing: "
 
 
 def create(name: str, plan: EnginePlan) -> Engine:
-    """Build engine `name` ("auto": the first that is available); raises ConfigError or EnvironmentFault."""
-    engine: Engine = _load(_resolve(name)).create(plan)
+    """Build engine `name`; raises ConfigError or EnvironmentFault.
+
+    "auto": on a CPU caffe, on a GPU torch; the other one where that cannot be loaded.
+    """
+    engine: Engine = _load(_resolve(name, plan.gpu is not None)).create(plan)
     return engine
 
 
@@ -27,14 +30,18 @@ def available() -> dict[str, str]:
     return {name: _version(name) for name in _MODULES}
 
 
-def _resolve(name: str) -> str:
+def _resolve(name: str, gpu: bool) -> str:
     if name != "auto":
         return name
-    found = [n for n, version in available().items() if not version.startswith(MISSING)]
-    if not found:
-        reasons = "; ".join(f"{n}: {why}" for n, why in available().items())
-        raise EnvironmentFault(f"no engine can be used in this Python ({reasons}): give a runtime with --runtime")
-    return found[0]
+    reasons: list[str] = []
+    for each in ("torch", "caffe") if gpu else ("caffe", "torch"):
+        version = _version(each)
+        if not version.startswith(MISSING):
+            return each
+        reasons.append(f"{each}: {version}")
+    raise EnvironmentFault(
+        f"no engine can be used in this Python ({'; '.join(reasons)}): give a runtime with --runtime"
+    )
 
 
 def _load(name: str) -> Any:

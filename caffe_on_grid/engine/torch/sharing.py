@@ -102,18 +102,21 @@ class Watch:
         self._groups: list[set[int]] = []
         self._ranges: list[tuple[int, int]] = []
         self._handles: list[Any] = []
+        self._reported: set[int] = set()
         taken: set[int] = set()
         for layer in layers:
             own = {position[id(p)] for p in layer.params} - taken
             taken |= own
             if own:
-                self._listen([p for p in layer.params if position[id(p)] in own], own)
+                self._ranges.append((min(own), max(own)))
+                used = {position[id(p)]: p for p, w in zip(layer.params, layer.weights) if w.requires_grad}
+                self._listen({index: p for index, p in used.items() if index in own})
 
-    def _listen(self, params: Sequence[Parameter], own: set[int]) -> None:
+    def _listen(self, learning: Mapping[int, Parameter]) -> None:
+        """Wait for those of a layer's own parameters that get gradients (lr_mult 0: none is computed)."""
         at = len(self._groups)
-        self._groups.append(set(own))
-        self._ranges.append((min(own), max(own)))
-        for parameter, index in zip(params, sorted(own)):
+        self._groups.append(set(learning))
+        for index, parameter in learning.items():
             hook = getattr(parameter.leaf, "register_post_accumulate_grad_hook", None)
             if hook is not None:  # torch ≥ 2.1; without it everything is reported at the end
                 self._handles.append(hook(self._hook(at, index)))
@@ -122,6 +125,7 @@ class Watch:
         def final(leaf: torch.Tensor) -> None:
             self._groups[at].discard(index)
             if not self._groups[at]:
+                self._reported.add(at)
                 self._report(*self._ranges[at])
 
         return final
@@ -133,6 +137,6 @@ class Watch:
 
     def finish(self) -> None:
         """Report what got no gradient in this pass."""
-        for group, (first, last) in zip(reversed(self._groups), reversed(self._ranges)):
-            if group:
-                self._report(first, last)
+        for at in reversed(range(len(self._groups))):
+            if at not in self._reported:
+                self._report(*self._ranges[at])
