@@ -17,9 +17,9 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, Optional
 
-from caffe_on_grid.errors import ApplicationDied, ContactLost, GridError, Interrupted, Terminated
+from caffe_on_grid.errors import ContactLost, GridError, Interrupted, Terminated
 from caffe_on_grid.spec import run as records
-from caffe_on_grid.submit import argv
+from caffe_on_grid.submit import aftermath, argv
 
 GRACE_S = 30.0
 """How long a job may take to end after the first signal; then it is killed."""
@@ -35,8 +35,9 @@ def run(
 ) -> records.RunRecord:
     """Run `command` to its end; what its driver wrote of itself.
 
-    Raises ApplicationDied with Spark's last lines where the driver left no record, Interrupted or Terminated after a
-    signal that left none, ContactLost for a driver in the cluster whose record is not on this machine.
+    Where the driver could not write its end, run.json is closed in its stead, and this raises: ApplicationDied (after
+    the first step TrainingFailed) with Spark's last lines, Interrupted or Terminated after a signal, ContactLost for a
+    driver in the cluster whose record is not on this machine.
     """
     outcome = folder / argv.OUTCOME
     env = {**environ, **command.env, "CAFFE_ON_GRID_OUTCOME": str(outcome)}
@@ -186,11 +187,20 @@ def _record(outcome: Path, code: int, caught: list[int], tail: list[str], in_clu
     record = records.loads(outcome.read_text(encoding="utf-8"), str(outcome)) if outcome.is_file() else None
     if record is not None and record.exit_code is not None:
         return _as_told(record, caught)
+    error = _unsaid(record, code, caught, tail, in_cluster)
+    if record is not None:
+        aftermath.close(record, error)
+    raise error
+
+
+def _unsaid(
+    record: Optional[records.RunRecord], code: int, caught: list[int], tail: list[str], in_cluster: bool
+) -> GridError:
+    """What the driver has left unsaid: the end of the run."""
     if caught:
-        raise SIGNALS[caught[0]](
+        return SIGNALS[caught[0]](
             "ended by a signal before the job had begun" if record is None else "ended by a signal"
         )
     if in_cluster and code == 0:
-        raise ContactLost("the application has ended well, and its run.json is beside the model, not on this machine")
-    last = " | ".join(tail[-3:]) or "its messages are above"
-    raise ApplicationDied(f"Spark ended with {code} before the driver could say why: {last}")
+        return ContactLost("the application has ended well, and its run.json is beside the model, not on this machine")
+    return aftermath.died(record, code, " | ".join(tail[-3:]) or "its messages are above")

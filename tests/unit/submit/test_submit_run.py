@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from caffe_on_grid.errors import ApplicationDied, ContactLost, Interrupted, Terminated
+from caffe_on_grid.errors import ApplicationDied, ContactLost, GridError, Interrupted, Terminated, TrainingFailed
 from caffe_on_grid.spec import run as records
 from caffe_on_grid.spec.job import JobSpec
 from caffe_on_grid.submit import outcome, run
@@ -96,6 +96,28 @@ def test_an_unfinished_record_is_a_dead_application(tmp_path: Path) -> None:
     (tmp_path / "outcome.json").write_text(text)
     with pytest.raises(ApplicationDied, match="Spark ended with 0"):
         run.run(sh("exit 0"), tmp_path, os.environ)
+
+
+STEPPED = '{"kind": "started", "rank": 0}\n{"kind": "stepped", "iteration": 41}\n{"kind": "stepped", "itera'
+
+
+@pytest.mark.parametrize(
+    ("metrics", "error", "words"),
+    [
+        ("", ApplicationDied, "Spark was ended by SIGKILL before the driver could say why: the reason"),
+        (STEPPED, TrainingFailed, "Spark was ended by SIGKILL in training, after 41 iterations: the reason"),
+    ],
+)
+def test_a_run_whose_driver_died_is_closed(tmp_path: Path, metrics: str, error: type[GridError], words: str) -> None:
+    running = records.dumps(replace(RECORD, outcome="running", exit_code=None, run_folder=str(tmp_path)))
+    for name, text in (("outcome.json", running), ("run.json", running), ("metrics.jsonl", metrics)):
+        (tmp_path / name).write_text(text)
+    with pytest.raises(error) as raised:
+        run.run(sh("echo the reason >&2; kill -9 $$"), tmp_path, os.environ)
+    assert str(raised.value) == words
+    closed = records.loads((tmp_path / "run.json").read_text())
+    assert (closed.outcome, closed.exit_code, closed.ended is None) == ("failed", error.exit_code, False)
+    assert closed.cause == records.Cause(error.__name__, words)
 
 
 def test_a_driver_in_the_cluster_leaves_no_record_here(tmp_path: Path) -> None:

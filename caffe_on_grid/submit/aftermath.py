@@ -1,0 +1,55 @@
+"""A driver that died before it could write its end: what became of the run, and the end of its run.json."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import replace
+from datetime import datetime, timezone
+from typing import Optional
+
+from caffe_on_grid.errors import ApplicationDied, GridError, Interrupted, Terminated, TrainingFailed
+from caffe_on_grid.metrics import jsonl
+from caffe_on_grid.spec import run as records
+from caffe_on_grid.storage import paths
+from caffe_on_grid.storage.registry import connect
+
+
+def died(record: Optional[records.RunRecord], code: int, last: str) -> GridError:
+    """The error for a Spark that ended with `code`, as subprocess gives it, and said `last`.
+
+    ApplicationDied before the first step, TrainingFailed after it. `record`: what the driver had written, if anything.
+    """
+    step = last_step(record.run_folder) if record else None
+    if step is None:
+        return ApplicationDied(f"Spark {_ended(code)} before the driver could say why: {last}")
+    return TrainingFailed(f"Spark {_ended(code)} in training, after {step} iterations: {last}")
+
+
+def last_step(run_folder: str) -> Optional[int]:
+    """Steps that rank 0 had reported, from the run's metrics; None before the first."""
+    uri = paths.join(run_folder, "metrics.jsonl")
+    storage = connect(uri)
+    if not storage.exists(uri):
+        return None
+    lines = jsonl.read(storage.read(uri).decode("utf-8", "replace").splitlines(keepends=True))
+    return max((int(line["iteration"]) for line in lines if line.get("kind") == "stepped"), default=None)
+
+
+def close(record: records.RunRecord, error: GridError) -> None:
+    """Write into run.json, which still says "running", how the run ended."""
+    uri = paths.join(record.run_folder, "run.json")
+    storage = connect(uri)
+    if not storage.exists(uri):
+        return
+    ended = replace(
+        record,
+        outcome="interrupted" if isinstance(error, (Interrupted, Terminated)) else "failed",
+        exit_code=error.exit_code,
+        ended=f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%SZ}",
+        cause=records.Cause(type(error).__name__, " ".join(str(error).split())),
+    )
+    storage.write(records.dumps(ended).encode(), uri)
+
+
+def _ended(code: int) -> str:
+    return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with {code}"
