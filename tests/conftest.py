@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -37,20 +39,34 @@ def runtime_env(runtime: Path) -> dict[str, str]:
         "PYTHONDONTWRITEBYTECODE": "1",
         "GLOG_minloglevel": "2",
         "OPENBLAS_NUM_THREADS": "1",
+        "OMP_NUM_THREADS": "1",
     }
 
 
 @pytest.fixture(scope="session")
-def in_runtime(runtime: Path, runtime_env: dict[str, str]):
-    """Run a program in the runtime's Python: `in_runtime(["-m", "…"], cwd=…)` → CompletedProcess (text)."""
+def torch_python() -> Path:
+    """A Python that has torch: CAFFE_ON_GRID_TORCH_PYTHON, this one, or the virtual environment in .cache."""
+    named, cached = os.environ.get("CAFFE_ON_GRID_TORCH_PYTHON"), ROOT / ".cache" / "venv-torch" / "bin" / "python"
+    if named:
+        return Path(named)
+    if importlib.util.find_spec("torch"):
+        return Path(sys.executable)
+    if not cached.exists():
+        pytest.skip("the torch engine's tests need torch: name a Python that has it in CAFFE_ON_GRID_TORCH_PYTHON")
+    return cached
 
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def _in_python(python: Path, environment: dict[str, str]) -> Run:
     def run(
         args: Sequence[str], cwd: Path | None = None, check: bool = True, timeout: float = 120, **env: str
     ) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
-            [str(runtime / "bin" / "python"), *args],
+            [str(python), *args],
             cwd=cwd,
-            env={**runtime_env, **env},
+            env={**environment, **env},
             capture_output=True,
             text=True,
             timeout=timeout,
@@ -59,3 +75,21 @@ def in_runtime(runtime: Path, runtime_env: dict[str, str]):
         return done
 
     return run
+
+
+@pytest.fixture(scope="session")
+def in_runtime(runtime: Path, runtime_env: dict[str, str]) -> Run:
+    """Run a program in the runtime's Python: `in_runtime(["-m", "…"], cwd=…)` → CompletedProcess (text)."""
+    return _in_python(runtime / "bin" / "python", runtime_env)
+
+
+@pytest.fixture(scope="session")
+def in_torch(torch_python: Path, runtime_env: dict[str, str]) -> Run:
+    """The same in a Python that has torch."""
+    return _in_python(torch_python, runtime_env)
+
+
+@pytest.fixture
+def in_engine(request: pytest.FixtureRequest) -> Callable[[str], Run]:
+    """`in_engine("caffe" or "torch")` is what runs a program in a Python that has this engine."""
+    return lambda engine: request.getfixturevalue({"caffe": "in_runtime", "torch": "in_torch"}[engine])

@@ -7,19 +7,19 @@ import json
 import pytest
 from contract.engine_cases import CASES
 
-ENGINES = ["caffe"]
+ENGINES = ["caffe", pytest.param("torch", marks=pytest.mark.torch)]
+_DONE: dict[str, dict[str, str]] = {}
 
 
-@pytest.fixture(scope="module")
-def outcomes(in_runtime, root):
+@pytest.fixture
+def outcomes(in_engine, root):
     """Engine → case → "ok" or a traceback; an engine's program runs when it is first asked for."""
-    done: dict[str, dict[str, str]] = {}
 
     def of(engine: str) -> dict[str, str]:
-        if engine not in done:
-            program = in_runtime([str(root / "tests" / "contract" / "engine_cases.py"), engine])
-            done[engine] = json.loads(program.stdout.splitlines()[-1])
-        return done[engine]
+        if engine not in _DONE:
+            program = in_engine(engine)([str(root / "tests" / "contract" / "engine_cases.py"), engine])
+            _DONE[engine] = json.loads(program.stdout.splitlines()[-1])
+        return _DONE[engine]
 
     return of
 

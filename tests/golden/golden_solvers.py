@@ -71,6 +71,7 @@ def run(name: str, case: Mapping[str, Any]) -> dict[str, float]:
         found["params"] = max(found["params"], error(engine, case, f"param_{at + 1}"))
     restored = restore(name, case)
     found["restored"] = error(restored, case, f"param_{STEPS}")
+    found["model"], found["state"] = written_again(restored, case)
     step(engine, case, 0), step(restored, case, 0)
     found["continued"] = difference(engine.all_params(), restored.all_params())
     return found
@@ -86,6 +87,15 @@ def restore(name: str, case: Mapping[str, Any]) -> Engine:
     engine.restore(Path("golden.solverstate"))
     assert engine.iteration == STEPS
     return engine
+
+
+def written_again(engine: Engine, case: Mapping[str, Any]) -> tuple[int, int]:
+    """How many files (0 or 1) of a snapshot that was just restored differ from the bytes that Caffe wrote."""
+    saved = engine.save("again")
+    state = schema.SolverState.FromString(bytes(case["state_bytes"]))
+    state.learned_net = saved.model.name
+    wanted = (bytes(case["model_bytes"]), state.SerializeToString())
+    return int(saved.model.read_bytes() != wanted[0]), int(saved.state.read_bytes() != wanted[1])
 
 
 def difference(left: Sequence[Any], right: Sequence[Any]) -> float:
