@@ -26,7 +26,7 @@ PREFIX = "CAFFE_ON_GRID_"
 
 CHOICES: dict[str, tuple[str, ...]] = {
     "cluster.deploy_mode": ("client", "cluster"),
-    "engine.name": ("auto", "caffe"),
+    "engine.name": ("auto", "caffe", "torch"),
     "engine.solver_mode": ("auto", "cpu", "gpu"),
     "engine.on_nan": ("stop", "continue"),
     "sync.strategy": ("allreduce",),

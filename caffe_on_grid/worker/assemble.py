@@ -119,7 +119,7 @@ def prepare(spec: RankSpec) -> Prepared:
 
 def assemble(spec: RankSpec, prepared: Prepared, comm: Communicator, reporter: Reporter) -> Assembly:
     """Build the engine and give it its starting values."""
-    engine = engines.create(engine_name(spec), engine_plan(spec, prepared))
+    engine = engines.create(spec.job.engine.name, engine_plan(spec, prepared))
     begin(spec, engine, comm, prepared.resumed, reporter)
     sync = syncs.create(spec.job.sync.strategy, comm, spec.job.sync)
     manifest = prepared.resumed.manifest if prepared.resumed else None
@@ -244,11 +244,6 @@ def communicator(spec: RankSpec) -> Communicator:
     if (world.rank, world.size) != (spec.rank, spec.world):
         raise ConfigError(f"MPI says rank {world.rank} of {world.size}, the gang says {spec.rank} of {spec.world}")
     return world
-
-
-def engine_name(spec: RankSpec) -> str:
-    """`auto` is caffe where the runtime has it."""
-    return "caffe" if spec.job.engine.name == "auto" else spec.job.engine.name
 
 
 def engine_seed(spec: RankSpec, solver: Any) -> int:

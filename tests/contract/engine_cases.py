@@ -31,6 +31,7 @@ from contract.engine_nets import (
 )
 
 from caffe_on_grid.engine import registry
+from caffe_on_grid.engine.api import Engine, EnginePlan
 
 
 def case_iter_size_takes_its_own_batches(make: object) -> None:
@@ -255,6 +256,14 @@ CASES = {
 }
 
 
+def make(engine: str, wanted: EnginePlan) -> Engine:
+    """The engine; "torch+copies": with its arrays in memory of their own, as on a GPU."""
+    made = registry.create(engine.split("+")[0], wanted)
+    if engine.endswith("+copies"):
+        made.share_memory(copies=True)
+    return made
+
+
 def main(engine: str) -> None:
     """Run every case in a folder of its own; print the outcomes as one JSON object."""
     outcomes = {}
@@ -262,7 +271,7 @@ def main(engine: str) -> None:
         with tempfile.TemporaryDirectory() as folder:
             os.chdir(folder)
             try:
-                case(lambda wanted: registry.create(engine, wanted))
+                case(lambda wanted: make(engine, wanted))
                 outcomes[name] = "ok"
             except Exception:
                 outcomes[name] = traceback.format_exc()

@@ -7,7 +7,7 @@ import json
 import pytest
 from contract.engine_cases import CASES
 
-ENGINES = ["caffe", pytest.param("torch", marks=pytest.mark.torch)]
+ENGINES = ["caffe", *(pytest.param(name, marks=pytest.mark.torch) for name in ("torch", "torch+copies"))]
 _DONE: dict[str, dict[str, str]] = {}
 
 
@@ -17,7 +17,7 @@ def outcomes(in_engine, root):
 
     def of(engine: str) -> dict[str, str]:
         if engine not in _DONE:
-            program = in_engine(engine)([str(root / "tests" / "contract" / "engine_cases.py"), engine])
+            program = in_engine(engine.split("+")[0])([str(root / "tests" / "contract" / "engine_cases.py"), engine])
             _DONE[engine] = json.loads(program.stdout.splitlines()[-1])
         return _DONE[engine]
 

@@ -71,7 +71,7 @@ class TorchEngine:
         self._solver = Solver(plan.solver, self._main.learnable) if self._train is not None else None
         self._inputs = {id(net): built.inputs(net, self._device) for net in self._nets}
         self._shapes = {id(net): built.shapes(net) for net in self._nets}
-        self._share_memory(copies=self._device.type != "cpu")
+        self.share_memory(copies=self._device.type != "cpu")
 
     def _net(self, message: Any, phase: int, owner: Optional[Net]) -> Any:
         if message is None:
@@ -88,7 +88,7 @@ class TorchEngine:
         """The net that owns the parameters."""
         return self._nets[0]
 
-    def _share_memory(self, copies: bool) -> None:
+    def share_memory(self, copies: bool) -> None:
         """Arrays of parameters and gradients; `copies`: in host memory of their own, given back before each use."""
         every = self._main.learnable
         learning = [p for p in every if p.learns and p.lr_mult != 0]

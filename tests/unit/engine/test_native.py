@@ -128,9 +128,11 @@ def test_an_unknown_engine_is_refused() -> None:
 
 def test_an_engine_that_cannot_be_loaded_is_an_environment_fault(monkeypatch) -> None:
     """Importing it does not fail the registry; only asking for it does."""
-    monkeypatch.setitem(sys.modules, "caffe", None)
-    monkeypatch.delitem(sys.modules, "caffe_on_grid.engine.caffe", raising=False)
-    assert registry.available()["caffe"].startswith(registry.MISSING)
-    for name in ("caffe", "auto"):
+    for framework, module in (("caffe", "caffe_on_grid.engine.caffe"), ("torch", "caffe_on_grid.engine.torch.engine")):
+        monkeypatch.setitem(sys.modules, framework, None)
+        for loaded in [name for name in sys.modules if name == module or name.startswith("caffe_on_grid.engine.torch")]:
+            monkeypatch.delitem(sys.modules, loaded)
+    assert all(version.startswith(registry.MISSING) for version in registry.available().values())
+    for name in ("caffe", "torch", "auto"):
         with pytest.raises(EnvironmentFault):
             registry.create(name, plan(scratch=Path()))
