@@ -49,8 +49,8 @@ REFUSED = (
     ("name", "net:1:5: expected ':' or '{' after 'name', got the end of the file"),
     ('layer {\n  nmae: "x"\n}', "net:2:3: LayerParameter has no field named 'nmae' (did you mean 'name'?)"),
     (
-        "layer {\n  permute_param { }\n}",
-        "net:2:3: LayerParameter has no field named 'permute_param' (a field of SSD Caffe",
+        "layer {\n  detection_output_param { }\n}",
+        "net:2:3: LayerParameter has no field named 'detection_output_param' (a field of SSD Caffe",
     ),
     ('name: "a"\nname: "b"', "net:2:1: field 'name' is specified multiple times"),
     ("layer { pooling_param {} pooling_param {} }", "net:1:26: field 'pooling_param' is specified multiple times"),
@@ -100,7 +100,7 @@ def check_text_hostile() -> None:
 
 
 def check_text_unknown_is_ignored_on_request() -> None:
-    source = 'foo { bar: [1, {}] } layer { name: "x" permute_param { order: 1 } }'
+    source = 'foo { bar: [1, {}] } layer { name: "x" detection_output_param { top_k: 1 } }'
     assert text.parse(Net, source, "net", ignore_unknown=True) == net_of('layer { name: "x" }')
     assert "foo" in refused(text.parse, Net, source, "net")
 

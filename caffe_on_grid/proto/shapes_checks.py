@@ -1,0 +1,57 @@
+"""What Caffe checks of every layer, whatever its type."""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+from caffe_on_grid.proto.shapes_base import Made, Rule, Shape, count, need, shown
+from caffe_on_grid.spec.codec import suggestion
+
+FILLERS = ("constant", "gaussian", "positive_unitball", "uniform", "xavier", "msra", "bilinear")
+"""Ways to fill a parameter."""
+_INT_MAX, _MAX_AXES = 2**31 - 1, 32
+
+
+def arity(rule: Rule, layer: Any) -> None:
+    """Numbers of bottoms and tops, loss weights and propagate_down."""
+    for what, found, (least, most) in (
+        ("bottom", len(layer.bottom), rule.bottoms),
+        ("top", len(layer.top) or rule.tops[0] * rule.loss, rule.tops),
+    ):
+        within = least <= found and (most is None or found <= most)
+        need(within, f"{found} {what}{'' if found == 1 else 's'}, expected {_wanted(least, most)}")
+    matched = not rule.pairs or len(layer.top) == len(layer.bottom)
+    need(matched, f"{len(layer.top)} tops for {len(layer.bottom)} bottoms, expected as many")
+    in_place = set(layer.top) & set(layer.bottom)
+    need(rule.in_place or not in_place, f"it cannot work in place, and {', '.join(in_place)} is its bottom and its top")
+    weights, tops = len(layer.loss_weight), len(layer.top) or int(rule.loss)
+    free = (0, tops) if not rule.loss or tops == 1 else (tops,)
+    need(weights in free, f"{weights} loss_weight for {tops} tops: give {'none, or ' * (0 in free)}one for each")
+    down = len(layer.propagate_down)
+    need(down in (0, len(layer.bottom)), f"{down} propagate_down for {len(layer.bottom)} bottoms")
+
+
+def _wanted(least: int, most: Optional[int]) -> str:
+    if most is None:
+        return f"at least {least}"
+    return str(least) if least == most else f"{least} to {most}"
+
+
+def size(shape: Shape) -> None:
+    """A blob that Caffe can hold."""
+    need(len(shape) <= _MAX_AXES, f"a blob has at most {_MAX_AXES} axes, and {shown(shape)} has {len(shape)}")
+    need(all(n >= 0 for n in shape), f"no axis of {shown(shape)} may be negative")
+    need(count(shape) <= _INT_MAX, f"a blob holds at most {_INT_MAX} values, and {shown(shape)} is {count(shape)}")
+
+
+def fillers(layer: Any, rule: Rule, made: Made) -> None:
+    """Caffe fills no empty parameter, and knows seven ways."""
+    if not rule.fillers or layer.blobs:
+        return
+    message = getattr(layer, rule.fillers[0])
+    for name, shape in zip(rule.fillers[1:], made.params):
+        kind = getattr(message, name).type
+        need(kind in FILLERS, f"unknown {name} type {kind!r}{suggestion(kind, FILLERS)}")
+        need(count(shape) > 0, f"the parameter {shown(shape)} is empty")
+        square = len(shape) == 4 and shape[2] == shape[3]
+        need(kind != "bilinear" or square, f"a bilinear filler needs a square kernel in 2-d, not {shown(shape)}")
