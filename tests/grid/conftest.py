@@ -1,0 +1,63 @@
+"""The grid is started once for all tests here and always stopped; a failed test shows its applications' logs."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from pathlib import Path
+
+import pytest
+from grids import ROOT, Grid
+
+
+def pytest_collection_modifyitems(items):
+    here = Path(__file__).parent
+    for item in items:
+        if here in Path(item.fspath).parents:
+            item.add_marker(pytest.mark.grid)
+
+
+@pytest.fixture(scope="session")
+def grid():
+    """The running grid. One that a person has started is used, and left running."""
+    found = Grid(ROOT / ".cache" / "grid")
+    mine = not found.running()
+    try:
+        found.script("start")
+        yield found
+    finally:
+        if mine:
+            found.script("stop")
+
+
+@pytest.fixture
+def hdfs_folder(grid):
+    """The path of an HDFS folder of this test's own (open to every user), removed after it."""
+    path = f"/tests/{uuid.uuid4().hex[:12]}"
+    grid.fs("-mkdir", "-p", path)
+    yield path
+    grid.fs("-rm", "-r", "-f", "-skipTrash", path)
+
+
+@pytest.fixture(autouse=True)
+def _applications(request):
+    """Remembers when the test began; afterwards kills what it left in YARN, so that the next test finds room."""
+    if "grid" not in request.fixturenames:
+        yield
+        return
+    found = request.getfixturevalue("grid")
+    request.node.grid_began = (found, int(time.time() * 1000))
+    yield
+    for application in found.unfinished():
+        found.kill(application)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    outcome = yield
+    report = outcome.get_result()
+    if call.when == "call" and report.failed and hasattr(item, "grid_began"):
+        found, began_ms = item.grid_began
+        for application in found.applications(f"startedTimeBegin={began_ms}"):
+            words = f"{application['state']} {application['finalStatus']}: {application['diagnostics']}"
+            report.sections.append((f"{application['id']} {words}", found.logs(application["id"])[-20000:]))
