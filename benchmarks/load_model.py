@@ -1,6 +1,7 @@
 """Loading a 244 MB .caffemodel into the torch engine's net: seconds, and peak memory as a multiple of the file.
 
-Peer: protobuf's own parse of the same bytes. Runs in a Python that has torch (CAFFE_ON_GRID_TORCH_PYTHON, else this).
+Peer: protobuf's own parse of the same bytes. Needs a Python that has torch: CAFFE_ON_GRID_TORCH_PYTHON, the virtual
+environment in .cache, or this one.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+_CACHED = ROOT / ".cache" / "venv-torch" / "bin" / "python"
+PYTHON = os.environ.get("CAFFE_ON_GRID_TORCH_PYTHON", str(_CACHED) if _CACHED.exists() else sys.executable)
 RUNS = 3
 MIB = 1024 * 1024
 NET = (
@@ -60,9 +63,8 @@ def protobuf(path: Path) -> dict[str, float]:
 
 def child(which: str, path: Path) -> dict[str, float]:
     """One measurement in a process of its own."""
-    python = os.environ.get("CAFFE_ON_GRID_TORCH_PYTHON", sys.executable)
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    command = [python, __file__, which, str(path)]
+    command = [PYTHON, __file__, which, str(path)]
     done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
     return json.loads(done.stdout)
 

@@ -58,8 +58,10 @@ def _blob_chunks(blob: Floats) -> list[Chunk]:
     """A BlobProto: the numbers, packed, and the shape."""
     values = np.ascontiguousarray(blob, "<f4")
     packed: Chunk = values.reshape(-1).view(np.uint8).data if values.size else b""
-    shape = schema.BlobProto(shape=schema.BlobShape(dim=blob.shape)).SerializeToString()
-    return [*(_span(_DATA, [packed]) if values.size else ()), shape]
+    shape = schema.BlobProto(
+        shape=schema.BlobShape(dim=blob.shape) if blob.ndim else None
+    )  # as there: no axes, no shape
+    return [*(_span(_DATA, [packed]) if values.size else ()), shape.SerializeToString()]
 
 
 def _span(number: int, chunks: list[Chunk]) -> list[Chunk]:
