@@ -157,16 +157,17 @@ def records_words(state: GangState) -> str:
 
 
 def failure_line(cause: Cause) -> str:
-    """A failure in a line: rank, host and iteration, what happened, Caffe's last word, the log."""
+    """A failure in a line: rank, host and iteration, what happened, the log.
+
+    The message has Caffe's word already; the rank's other last lines are in run.json and in the log.
+    """
     where = [
         *([f"rank {cause.rank}"] if cause.rank is not None and cause.rank >= 0 else []),
         *([f"on {cause.host}"] if cause.host else []),
         *([f"at iteration {cause.iteration}"] if cause.iteration is not None else []),
     ]
-    last = cause.native[-1].strip() if cause.native else ""
     parts = [
         ": ".join(p for p in (" ".join(where), cause.message) if p),
-        *([last] if last and last not in cause.message else []),
         *([f"log: {cause.log}"] if cause.log else []),
     ]
     return "error: " + "; ".join(parts)

@@ -1,0 +1,207 @@
+"""What goes wrong, through the real command: one line that begins with `error:`, the documented code, no model."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import lmdb
+import nets
+import pytest
+from command import Command, link_runtime, nothing_complete
+
+pytestmark = [pytest.mark.spark, pytest.mark.runtime]
+
+
+@dataclass
+class Job:
+    """A job that would run; the cases spoil it."""
+
+    folder: Path
+    runtime: Path
+    net: str
+    solver: str = nets.solver(iterations=20, test=False)
+    words: list[object] = field(default_factory=list)
+    env: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def model(self) -> Path:
+        return self.folder / "models" / "net.caffemodel"
+
+
+Spoil = Callable[[Job], object]
+
+
+def net(old: str, new: str) -> Spoil:
+    def spoil(job: Job) -> None:
+        assert old in job.net
+        job.net = job.net.replace(old, new)
+
+    return spoil
+
+
+def solver(old: str, new: str) -> Spoil:
+    def spoil(job: Job) -> None:
+        assert old in job.solver
+        job.solver = job.solver.replace(old, new)
+
+    return spoil
+
+
+def words(*more: object) -> Spoil:
+    return lambda job: job.words.extend(more)
+
+
+def variable(name: str, value: str) -> Spoil:
+    return lambda job: job.env.update({name: value})
+
+
+def both(*spoils: Spoil) -> Spoil:
+    return lambda job: [spoil(job) for spoil in spoils]
+
+
+def source(make: Callable[[Path], object]) -> Spoil:
+    """Another TRAIN source."""
+
+    def spoil(job: Job) -> None:
+        make(job.folder / "other")
+        job.words += ["-input", job.folder / "other"]
+
+    return spoil
+
+
+def empty(path: Path) -> None:
+    with lmdb.open(str(path), map_size=1 << 20):
+        pass
+
+
+def with_a_bad_record(path: Path) -> None:
+    nets.write_lmdb(path)
+    with lmdb.open(str(path), map_size=1 << 26) as env, env.begin(write=True) as txn:
+        txn.put(b"00000017", b"\xff\xff\xff no datum")
+
+
+def no_java(job: Job) -> None:
+    """A PATH on which there is everything but a Java."""
+    programs = job.folder / "programs"
+    programs.mkdir()
+    for name in ("sh", "dirname", "readlink", "env", "python3"):
+        (programs / name).symlink_to(Path("/usr/bin") / name)
+    job.env.update(PATH=str(programs), JAVA_HOME="")
+
+
+def without_mpi(job: Job) -> None:
+    job.env["CAFFE_ON_GRID_RUNTIME"] = str(link_runtime(job.runtime, job.folder / "runtime", "mpiexec"))
+    job.words += ["--num-executors", 2]
+
+
+def broken(job: Job) -> None:
+    """A runtime whose Python has none of what it should have."""
+    python = job.folder / "runtime" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.symlink_to("/usr/bin/python3")
+    job.env["CAFFE_ON_GRID_RUNTIME"] = str(job.folder / "runtime")
+
+
+def model_is_a_file(job: Job) -> None:
+    """The folder that the model should be in is a file."""
+    job.model.parent.rmdir()
+    job.model.parent.write_text("")
+
+
+ON_THE_GATEWAY: dict[str, tuple[Spoil, int, str]] = {
+    "solver missing": (words("-conf", "nowhere.prototxt"), 3, "nowhere.prototxt: cannot be read: No such file"),
+    "net missing": (solver("net.prototxt", "no.prototxt"), 3, "solver.prototxt:1: no.prototxt: no such file"),
+    "source missing": (words("-input", "/nowhere/train"), 3, "-input /nowhere/train: no such file"),
+    "syntax": (net("kernel_size: 3", "kernel_size: "), 3, "net.prototxt:9:65: expected the name of a field"),
+    "unknown field": (solver("max_iter", "max_itre"), 3, "solver.prototxt:2:34: SolverParameter has no field named"),
+    "unreadable model": (words("-weights", "/nowhere/w.caffemodel"), 3, "-weights /nowhere/w.caffemodel: no such file"),
+    "unwritable model": (model_is_a_file, 3, "models"),
+    "no model's folder can be made": (words("-model", "/proc/none/net.caffemodel"), 3, "/proc/none"),
+    "no devices": (words("-devices", 0), 2, "-devices: expected at least 1, got '0'"),
+    "Java missing": (no_java, 4, "no Java on PATH: install Java 17"),
+    "Java missing at JAVA_HOME": (variable("JAVA_HOME", "/nowhere"), 4, "no Java at JAVA_HOME=/nowhere"),
+    "runtime missing": (variable("CAFFE_ON_GRID_RUNTIME", "/nowhere"), 4, "/nowhere: no Caffe runtime is there"),
+    "connection": (words("-connection", "etherent"), 2, "-connection: expected one of auto, ethernet, infiniband"),
+}  # fmt: skip
+
+IN_A_RANK: dict[str, tuple[Spoil, int, str]] = {
+    "unknown layer": (net('"ReLU"', '"RelU"'), 3, "unknown layer type 'RelU' (did you mean 'ReLU'?)"),
+    "unknown solver": (solver("net:", 'type: "Sdg" net:'), 3, "unknown type 'Sdg'"),
+    "mismatched shapes": (
+        net('bottom: "ip2" bottom: "label" top: "loss"', 'bottom: "ip2" bottom: "conv" top: "loss"'), 3,
+        "Check failed: outer_num_ * inner_num_ == bottom[1]->count()"),
+    "empty source": (source(empty), 3, "other is empty: it holds no records"),
+    "undecodable record": (source(with_a_bad_record), 3, "record '00000017' of "),
+    "label out of range": (net("num_output: 4", "num_output: 3"), 3, "label 3 is out of range for layer 'loss'"),
+    "not a number": (both(solver("0.05", "1e12"), words("--num-executors", 2)), 1, "the loss is nan at iteration"),
+    "runtime broken": (broken, 4, "could not start: ModuleNotFoundError: No module named"),
+    "MPI missing": (without_mpi, 4, "no MPI (bin/mpiexec) in the runtime"),
+    "infiniband missing": (words("-connection", "infiniband"), 4, "no RDMA device with an active port on "),
+    "executors missing": (
+        words("--master", "local-cluster[2,1,1024]", "--gang-timeout", "10s", "--", "--conf", "spark.cores.max=1"), 6,
+        "1 of 2 executors"),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def lmdbs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("lmdb")
+    return nets.write_lmdb(folder / "train"), nets.write_lmdb(folder / "test", 24)
+
+
+@pytest.fixture
+def command(runtime: Path, tmp_path: Path):
+    started = Command(tmp_path, runtime)
+    yield started
+    started.close()
+
+
+@pytest.fixture
+def job(command: Command, lmdbs: tuple[Path, Path]) -> Job:
+    (command.folder / "models").mkdir()
+    return Job(command.folder, command.runtime, nets.net(*lmdbs, batch=6))
+
+
+def words_of(job: Job) -> list[object]:
+    folder = nets.write_job(job.folder / "job", job.net, job.solver)
+    given = {"-conf": folder / "solver.prototxt", "-model": job.model}
+    return ["train", *(word for pair in given.items() for word in pair), *job.words]
+
+
+def refused(command: Command, job: Job, code: int, message: str) -> None:
+    ended = command.run(*words_of(job), **job.env)
+    assert ended.code == code, ended.err
+    assert message in ended.error
+    command.started[-1].await_nobody()
+    assert command.left_behind() == []
+    if job.model.parent.is_dir():
+        nothing_complete(job.model)
+
+
+@pytest.mark.parametrize("name", ON_THE_GATEWAY)
+def test_refused_on_the_gateway(command: Command, job: Job, name: str) -> None:
+    spoil, code, message = ON_THE_GATEWAY[name]
+    spoil(job)
+    refused(command, job, code, message)
+    assert not (job.folder / "models" / "net").exists()
+
+
+@pytest.mark.parametrize("name", IN_A_RANK)
+def test_refused_in_a_rank(command: Command, job: Job, name: str) -> None:
+    spoil, code, message = IN_A_RANK[name]
+    spoil(job)
+    refused(command, job, code, message)
+
+
+def test_bad_records_are_counted_where_they_may_be_skipped_and_ranks_may_outnumber_cores(
+    command: Command, job: Job
+) -> None:
+    source(with_a_bad_record)(job)
+    ranks = len(os.sched_getaffinity(0)) + 1
+    ended = command.run(*words_of(job), "--skip-bad-records", "-devices", ranks).well()
+    assert job.model.is_file()
+    assert "undecodable record" in ended.err
+    assert f"note: {ranks} ranks on {ranks - 1} core" in ended.err
