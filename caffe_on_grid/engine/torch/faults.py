@@ -20,6 +20,8 @@ _REREADS_TOP = frozenset({"Sigmoid", "TanH", "ELU", "Exp", "Swish", "Softmax", "
 def fault_of(node: Node) -> Optional[str]:
     """A warning about a layer that is itself wrong in place."""
     spec = node.spec
+    if node.backward and spec.type in ("LSTM", "RNN") and spec.recurrent_param.expose_hidden:
+        return f"layer '{spec.name}': as in real Caffe, exposed hidden states pass no gradient"
     if not node.backward or not node.tops or node.tops[:1] != node.bottoms[:1]:
         return None
     why = _REREADS_BOTTOM.get(spec.type)

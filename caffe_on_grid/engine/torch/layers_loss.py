@@ -87,6 +87,7 @@ class SoftmaxWithLoss(Loss):
 
     def reshape(self, shapes: Sequence[Shape]) -> list[Shape]:
         """Labels of any shape, as many as predictions."""
+        super().reshape(shapes)
         self.along_axis(shapes, self.spec.softmax_param.axis)
         return [SCALAR, shapes[0]][: max(1, len(self.spec.top))]
 
@@ -146,6 +147,7 @@ class InfogainLoss(Loss):
 
     def reshape(self, shapes: Sequence[Shape]) -> list[Shape]:
         """H is classes × classes, in the last two of at most four axes."""
+        super().reshape(shapes)
         self.along_axis(shapes, self.spec.infogain_loss_param.axis)
         found = shapes[2] if len(shapes) > 2 else tuple(self.matrix.shape)  # type: ignore[union-attr]
         size = self.classes
@@ -173,6 +175,7 @@ class SigmoidCrossEntropyLoss(Loss):
 
     def reshape(self, shapes: Sequence[Shape]) -> list[Shape]:
         """As many targets as inputs."""
+        super().reshape(shapes)
         self.check(count(shapes[0]) == count(shapes[1]), "inputs must have the same count")
         self.outer = shapes[0][0] if shapes[0] else 1
         self.inner = count(shapes[0]) // max(self.outer, 1)

@@ -215,6 +215,10 @@ class LRN(Elementwise):
 
     def compute(self, x: torch.Tensor) -> torch.Tensor:
         """By the region."""
+        if self.p.norm_region == 0 and self.context.strict and self.spec.top[0] == self.spec.bottom[0]:
+            return self.scales.pow(
+                -2 * self.p.beta
+            )  # in place, Caffe has overwritten x by the power when it multiplies
         if self.p.norm_region == 0:
             return _AcrossChannels.apply(x, self.size, self.p.alpha, self.p.beta, self.p.k)
         return x * (average_pool(x * x, self.plan) * self.p.alpha + 1).pow(-self.p.beta)
@@ -222,8 +226,11 @@ class LRN(Elementwise):
     def gradient(self, x: torch.Tensor, y: torch.Tensor, dy: torch.Tensor) -> torch.Tensor:
         """Reads both blobs, and the scales that it kept."""
         if self.p.norm_region == 0:
-            direct = dy * self.scales.pow(-self.p.beta)
-            crossed = _AcrossChannels.window(dy * y / self.scales, self.size) * x
+            power = self.scales.pow(-self.p.beta)
+            in_place = self.spec.top[0] == self.spec.bottom[0]
+            direct = power * (power if in_place else dy)
+            source = direct if in_place else dy  # in place, the one has overwritten the other by then
+            crossed = _AcrossChannels.window(source * y / self.scales, self.size) * x
             return direct - crossed * (2 * self.p.alpha * self.p.beta)
         with torch.enable_grad():
             leaf = x.detach().requires_grad_()
@@ -231,7 +238,7 @@ class LRN(Elementwise):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Strict mode keeps the scales, as Caffe does."""
-        if self.buffers is not None and self.p.norm_region == 0:
+        if self.context.strict and self.p.norm_region == 0:
             data = x.detach()
             self.scales = _AcrossChannels.window(data * data, self.size) * self.p.alpha + self.p.k
         return super().forward(x)

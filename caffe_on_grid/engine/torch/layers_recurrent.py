@@ -16,6 +16,7 @@ class Recurrent(Layer):
     """Bottoms x (T, N, …), cont (T, N), [x_static (N, …)], [states (1, N, D) with expose_hidden]; top (T, N, D).
 
     Without expose_hidden the state at the end of a pass, values only, starts the next; where cont is 0 it is dropped.
+    With it, no gradient passes the states either way, as in Caffe, which shares their data only.
     """
 
     bottoms = (2, None)
@@ -75,14 +76,14 @@ class Recurrent(Layer):
         inputs = inputs.view(self.steps, self.streams, -1)
         if self.static:
             inputs = inputs + functional.linear(bottoms[2].reshape(self.streams, -1), self.weights[2])
-        state = tuple(s[0] for s in bottoms[-self.exposed :]) if self.exposed else self._carried(x)
+        state = tuple(s.detach()[0] for s in bottoms[-self.exposed :]) if self.exposed else self._carried(x)
         outputs = []
         for step in range(self.steps):
             output, state = self.advance(inputs[step], cont[step][:, None], state)
             outputs.append(output)
         self.state = tuple(s.detach() for s in state)
         top = torch.stack(outputs)
-        return (top, *(s[None] for s in state)) if self.exposed else top
+        return (top, *(s[None] for s in self.state)) if self.exposed else top
 
     def _carried(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """The state of the last pass; zeros at first, or when the number of streams has changed."""

@@ -264,11 +264,16 @@ class Net:
                 values[top] = value
         for other in step.aliases:
             if values[other] is not None:
-                values[other] = found[0].reshape(values[other].shape)
+                values[other] = self._changed(values[other], found[0])
         for at, weight in step.losses:
             self._losses.append((found[at], weight))
         if self._keep:
             self._retain(step)
+
+    def _changed(self, old: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
+        """A blob whose memory an in-place layer has changed; in strict mode its gradient passes that layer by."""
+        new = new.reshape(old.shape)
+        return old + (new - old).detach() if self.context.strict else new
 
     def _enter(self, step: Step) -> None:
         """Inputs whose gradient is wanted are leaves."""
@@ -354,6 +359,10 @@ class Net:
         """A blob's gradient after a backward pass with `keep_diffs`; None where there is none."""
         holder = self._diffs.get(self._graph.index[name])
         return None if holder is None else holder.grad
+
+    def param_shapes(self, layer: Layer) -> list[Shape]:
+        """Shapes of a layer's parameters as it sees them (a sharer's may differ from the owner's)."""
+        return self._pool.shapes[layer.name]
 
     def shape(self, name: str) -> Shape:
         """A blob's shape as of the last reshaping."""
