@@ -20,6 +20,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "train": ("train:train", "Train a net."),
     "test": ("train:test", "Evaluate a model on the solver's TEST net."),
     "submit": ("train:submit", "Train and test with CaffeOnSpark's own words."),
+    "oozie": ("oozie:oozie", "Write an Oozie workflow that runs the job."),
     "convert": ("programs:convert", "Write MNIST, CIFAR or image files as an LMDB."),
     "inspect": ("programs:inspect", "Show what a prototxt, a model or an LMDB holds."),
     "time": ("programs:time", "Time a net's layers, as `caffe time` does."),

@@ -30,6 +30,7 @@ _COMMON = (
     click.option("--profile", metavar="NAME", help="Take a profile of the configuration files."),
     click.option("--dry-run", is_flag=True, help="Print the spark-submit line and run nothing."),
     click.option("--json", "as_json", is_flag=True, help="Print the outcome as one JSON object."),
+    click.option("--oozie", "oozie", is_flag=True, help="Print what an Oozie shell action captures; there it is so."),
 )
 
 
@@ -69,15 +70,32 @@ def _run(ctx: click.Context, tasks: tuple[str, ...], given: Mapping[str, Any]) -
 
     settings = configuration.current(given["profile"], options.layer(given, ctx.obj))
     job = defaults.job(settings, tasks, given["solver"])
+    if not given["dry_run"] and (given["oozie"] or os.environ.get("OOZIE_ACTION_CONF_XML")):
+        ctx.exit(_in_action(job, settings.origins, given))
     with start.workspace(keep=given["dry_run"]) as folder:
         prepared = start.prepare(job, settings.origins, given["net"], folder, os.environ)
         for remark in prepared.remarks:
-            click.echo(f"note: {remark}", err=True)
+            _say(remark)
         if given["dry_run"]:
             click.echo(prepared.command.line())
             return
         code = _started(prepared, folder, given["as_json"])
     ctx.exit(code)
+
+
+def _in_action(job: Any, origins: Mapping[str, str], given: Mapping[str, Any]) -> int:
+    """Run `job` as an Oozie shell action wants it run; the exit code."""
+    from caffe_on_grid.submit import action
+
+    if given["as_json"]:
+        raise click.UsageError("--json: an Oozie shell action captures properties; leave it out")
+    os.environ.update(action.found(os.environ))
+    here = action.find(os.environ) or action.Action()
+    return action.told(lambda: action.execute(job, origins, given["net"], here, _say, os.environ))
+
+
+def _say(remark: str) -> None:
+    click.echo(f"note: {remark}", err=True)
 
 
 def _started(prepared: Any, folder: Any, as_json: bool) -> int:

@@ -10,13 +10,14 @@ import click
 import pytest
 
 from caffe_on_grid import cli, errors
-from caffe_on_grid.cli import operate, train
+from caffe_on_grid.cli import oozie, operate, train
 from caffe_on_grid.spec import defaults
 
 COMMANDS = {
     "train": train.train,
     "test": train.test,
     "submit": train.submit,
+    "oozie": oozie.oozie,
     "pack": operate.pack,
     "config show": operate.show,
 }
@@ -29,11 +30,17 @@ def row(words: list[str], metavar: str, verbs: list[str], help_text: str) -> str
     return f"| {option.replace('|', chr(92) + '|')} | {help_text}{where} |"
 
 
+def options_of(verb: str) -> list[click.Option]:
+    """A verb's options; of oozie's those that no job's verb has."""
+    found = [param for param in COMMANDS[verb].params if isinstance(param, click.Option)]
+    shared = {word for param in COMMANDS["submit"].params for word in param.opts} if verb == "oozie" else set()
+    return [param for param in found if not shared & set(param.opts)]
+
+
 def table(verbs: tuple[str, ...]) -> str:
     rows: dict[str, tuple[list[str], str, list[str], str]] = {}
     for verb in verbs:
-        for param in COMMANDS[verb].params:
-            assert isinstance(param, click.Option)
+        for param in options_of(verb):
             metavar = "" if param.is_flag else str(param.metavar)
             rows.setdefault(param.opts[0], (param.opts, metavar, [], str(param.help)))[2].append(verb)
     shown = [
@@ -59,6 +66,7 @@ def codes_table() -> str:
 GENERATED = {
     "verbs": verbs_table,
     "jobs": lambda: table(JOBS),
+    "oozie": lambda: table(("oozie",)),
     "pack": lambda: table(("pack",)),
     "config": lambda: table(("config show",)),
     "codes": codes_table,
