@@ -12,6 +12,9 @@ from caffe_on_grid.spec.codec import suggestion
 _MODULES: dict[str, str] = {"caffe": "caffe_on_grid.engine.caffe", "torch": "caffe_on_grid.engine.torch.engine"}
 """Name → module with `create(plan) -> Engine` and `version() -> str`; its framework is imported with it, not before."""
 
+NAMES = tuple(_MODULES)
+"""The known engines."""
+
 MISSING = "missing: "
 """How `available` begins the reason why an engine cannot be used here."""
 

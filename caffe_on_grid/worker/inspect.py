@@ -11,7 +11,7 @@ from typing import Any, Optional
 
 from caffe_on_grid.errors import ConfigError, GridError
 from caffe_on_grid.worker import child, inspect_files, inspect_net
-from caffe_on_grid.worker.timing import shape
+from caffe_on_grid.worker.timing import ENGINES, shape
 
 Found = dict[str, Any]
 Describe = Callable[[Path, argparse.Namespace], Found]
@@ -67,6 +67,7 @@ def parser() -> argparse.ArgumentParser:
     words.add_argument("--json", action="store_true", help="one JSON object")
     words.add_argument("-phase", "--phase", choices=("TRAIN", "TEST"), default="TRAIN", help="of a net")
     words.add_argument("-stage", "--stage", action="append", default=[], help="stage of a net's state, repeatable")
+    words.add_argument("-engine", "--engine", choices=ENGINES, default="auto", help="what builds a net")
     words.add_argument("-shape", "--shape", help="C,H,W of a net's records where nothing else tells")
     words.add_argument("-records", "--records", type=int, default=5, help="records of an LMDB to show")
     return words

@@ -26,7 +26,7 @@ def built(message: Any, phase: str, path: Path, args: argparse.Namespace) -> Fou
     """A filtered net's layers, shapes and sizes; to be run in a child process, because Caffe aborts on a bad net."""
     made = offline.stand_in(message, phase, path.parent, args.shape)
     with tempfile.TemporaryDirectory() as scratch:
-        engine = registry.create("caffe", offline.plan(made.net, phase, Path(scratch)))
+        engine = registry.create(args.engine, offline.plan(made.net, phase, Path(scratch)))
     infos = engine.layers(None if phase == "TRAIN" else 0)
     return {
         "kind": "net",

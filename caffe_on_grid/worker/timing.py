@@ -14,6 +14,8 @@ from caffe_on_grid.engine import registry
 from caffe_on_grid.errors import GridError, UsageError
 from caffe_on_grid.worker import child, offline
 
+ENGINES = ("auto", *registry.NAMES)
+
 
 def parser() -> argparse.ArgumentParser:
     """The program's words: Caffe's own, with one or two dashes."""
@@ -23,6 +25,7 @@ def parser() -> argparse.ArgumentParser:
     words.add_argument("-stage", "--stage", action="append", default=[], help="stage of the net's state, repeatable")
     words.add_argument("-iterations", "--iterations", type=int, default=50, help="passes timed, after one that is not")
     words.add_argument("-gpu", "--gpu", type=int, help="device index; left out: CPU")
+    words.add_argument("-engine", "--engine", choices=ENGINES, default="auto", help="what builds and times the net")
     words.add_argument("-shape", "--shape", help="C,H,W of a record where nothing else tells")
     words.add_argument("--json", action="store_true", help="one JSON object")
     return words
@@ -44,7 +47,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     net = offline.read_net(args.model, args.phase, args.stage)
     made = offline.stand_in(net, args.phase, args.model.parent, record)
     with tempfile.TemporaryDirectory() as scratch:
-        engine = registry.create("caffe", offline.plan(made.net, args.phase, Path(scratch), args.gpu))
+        engine = registry.create(args.engine, offline.plan(made.net, args.phase, Path(scratch), args.gpu))
         times = engine.time_layers(args.iterations, made.blobs)
     layers: list[dict[str, Any]] = [
         {"name": t.name, "type": t.type, "forward_ms": 1e3 * t.forward_s, "backward_ms": 1e3 * t.backward_s}

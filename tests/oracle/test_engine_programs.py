@@ -98,3 +98,15 @@ def test_errors_are_one_line(run, words, code, said) -> None:
     done = run(*words, check=False)
     assert done.returncode == code and done.stdout == "", done
     assert said in done.stderr and len(done.stderr.splitlines()) == 1, done.stderr
+
+
+@pytest.mark.torch
+def test_the_torch_engine_shows_and_times_the_same_net(run, in_torch, folder) -> None:
+    """Without Caffe, `auto` is torch."""
+    shown = ["-m", "caffe_on_grid.worker.inspect", "solver.prototxt", "--json"]
+    found = json.loads(in_torch(shown, cwd=folder).stdout)
+    assert found["nets"] == json.loads(run("inspect", "solver.prototxt", "--json").stdout)["nets"]
+    timed = ["-m", "caffe_on_grid.worker.timing", "-model", "net.prototxt", "--engine", "torch", "-iterations", "2"]
+    times = json.loads(in_torch([*timed, "--json"], cwd=folder).stdout)
+    assert times["engine"].startswith("torch ")
+    assert [x["type"] for x in times["layers"]][1:4] == ["Convolution", "ReLU", "Pooling"]

@@ -11,7 +11,6 @@ from caffe_on_grid.engine.torch.graph import AUTOMATIC
 from caffe_on_grid.engine.torch.layers_base import Layer
 from caffe_on_grid.engine.torch.memory import Inputs
 from caffe_on_grid.engine.torch.net import Net
-from caffe_on_grid.errors import ConfigError
 from caffe_on_grid.proto import schema
 
 Shapes = dict[str, tuple[int, ...]]
@@ -42,7 +41,7 @@ def _info(layer: Layer, shapes: Shapes) -> LayerInfo:
         bottoms=tuple(map(str, layer.spec.bottom)),
         tops=tops,
         top_shapes=tuple(shapes[top] for top in tops),
-        param_shapes=tuple(tuple(p.shape) for p in layer.params),
+        param_shapes=tuple(tuple(held.shape) for held in layer.weights),
         loss_weights=tuple((weights + [0.0] * len(tops))[: len(tops)]),
     )
 
@@ -66,12 +65,14 @@ def message(net: Net) -> Any:
     return found
 
 
+def check(net: Net) -> None:
+    """Raise ConfigError for a learning rate of BatchNorm's sums, which Caffe does not take."""
+    for layer in net.layers:
+        if layer.type == "BatchNorm" and any(spec.lr_mult != 0 for spec in layer.spec.param):
+            layer.fail("cannot configure batch normalization statistics as layer parameters: their lr_mult must be 0")
+
+
 def _freeze(layer: Layer, added: Any) -> None:
-    """BatchNormLayer::LayerSetUp: its sums have lr_mult 0, and no other may be written."""
-    for at in range(len(layer.params)):
-        if at == len(added.param):
-            added.param.add(lr_mult=0)
-        elif added.param[at].lr_mult != 0:
-            raise ConfigError(
-                f"layer '{layer.name}' (BatchNorm): cannot configure batch normalization statistics as layer parameters"
-            )
+    """What BatchNormLayer::LayerSetUp writes: lr_mult 0 for each of its sums."""
+    while len(added.param) < len(layer.params):
+        added.param.add(lr_mult=0)

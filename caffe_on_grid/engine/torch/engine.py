@@ -66,8 +66,8 @@ class TorchEngine:
         for message in plan.test_nets:
             owner = self._train or (self._tests[0] if self._tests else None)
             self._tests.append(self._net(message, schema.TEST, owner))
-        self.warnings = tuple(self._main.warnings)
-        """Where the gradients differ from Caffe's own faults; empty with `strict`, which reproduces them."""
+        self.warnings = (*self._main.warnings, *_differences(plan.solver))
+        """What Caffe would do otherwise; its own faults in gradients are not among them with `strict`."""
         self._solver = Solver(plan.solver, self._main.learnable) if self._train is not None else None
         self._inputs = {id(net): built.inputs(net, self._device) for net in self._nets}
         self._shapes = {id(net): built.shapes(net) for net in self._nets}
@@ -77,7 +77,9 @@ class TorchEngine:
         if message is None:
             return None
         bare = native.bare_net(message)
-        return Net(bare, phase, self._device, self._stream, share=owner, strict=self._plan.strict)
+        net = Net(bare, phase, self._device, self._stream, share=owner, strict=self._plan.strict)
+        built.check(net)
+        return net
 
     @property
     def _nets(self) -> list[Net]:
@@ -231,7 +233,12 @@ def _device(gpu: Optional[int]) -> torch.device:
         found = torch.cuda.device_count() if torch.cuda.is_available() else 0
         raise EnvironmentFault(f"GPU {gpu}: PyTorch {version()} finds {found} here: use --solver-mode cpu")
     torch.cuda.set_device(gpu)
+    torch.backends.cudnn.allow_tf32 = False  # Caffe's convolutions are in single precision
     return torch.device("cuda", gpu)
+
+
+def _differences(solver: Any) -> list[str]:
+    return ["solver: snapshot_diff is not heeded: models hold no gradients"] if solver.snapshot_diff else []
 
 
 def _places(every: Sequence[Parameter], learning: Sequence[Parameter]) -> list[int]:

@@ -74,7 +74,8 @@ class Solver:
         diffs = [p.diff for p in self.learnable]
         norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(diffs)))
         scale = torch.where(norm > limit, limit / norm, torch.ones_like(norm))  # stays on the device
-        torch._foreach_mul_(diffs, scale)
+        for diff in diffs:
+            diff.mul_(scale)
 
     def _change(self, group: Group, rate: np.float32) -> None:
         diffs, data = [p.diff for p in group.members], [p.data for p in group.members]
