@@ -5,6 +5,7 @@ Source of the rules: the LayerSetUp and Reshape methods of Caffe 1.0's layers; t
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -71,16 +72,28 @@ def infer(net: Any, inputs: Mapping[str, Shape] = {}) -> NetShapes:
 def check(nets: SolverNets, inputs: Mapping[str, Shape] = {}) -> tuple[NetShapes, ...]:
     """The TRAIN net's shapes and then each TEST net's, as far as they are known without reading any data.
 
-    `inputs` as for `infer`, but none is needed: layers behind an unknown shape are left out (NetShapes.unknown). Raises
-    ConfigError, naming the net, for what Caffe would refuse.
+    `inputs` as for `infer`, but none is needed: layers behind an unknown shape are left out (NetShapes.unknown). Where
+    only the channels of cropped records are unknown they are taken as 3, or as 1 if that does not fit. Raises
+    ConfigError, naming the net, for what Caffe would refuse whatever the records are.
     """
     found = []
     for title, net in [("TRAIN net", nets.train), *((f"TEST net {i}", net) for i, net in enumerate(nets.tests))]:
         try:
-            found.append(_walk(net, inputs, partial=True))
+            found.append(_plausible(net, inputs))
         except ConfigError as error:
             raise ConfigError(f"{title}: {error}") from None
     return tuple(found)
+
+
+def _plausible(net: Any, inputs: Mapping[str, Shape]) -> NetShapes:
+    colour, *others = [{**records, **inputs} for records in shapes_data.plausible(net)]
+    try:
+        return _walk(net, colour, partial=True)
+    except ConfigError:
+        for guess in others:
+            with contextlib.suppress(ConfigError):  # the first error is the one to tell
+                return _walk(net, guess, partial=True)
+        raise
 
 
 def rule_of(layer: Any) -> Rule:
@@ -141,11 +154,7 @@ class _Walk:
     def _made(self, rule: Rule, given: Given) -> Made:
         tops = list(given.layer.top)
         if not given.bottoms or given.layer.type == "Python":
-            if (
-                tops
-                and tops[0] in self._inputs
-                and given.layer.type in ("Data", "ImageData", "MemoryData", "WindowData")
-            ):
+            if tops and tops[0] in self._inputs and given.layer.type in shapes_data.KINDS:
                 data = tuple(self._inputs[tops[0]])
                 return Made((data, self._inputs.get(tops[-1], data[:1]))[: len(tops)])
             if tops and all(top in self._inputs for top in tops):

@@ -7,6 +7,9 @@ from typing import Any, Optional
 
 from caffe_on_grid.proto.shapes_base import Given, Made, Refused, Rule, Shape, need
 
+KINDS = ("Data", "ImageData", "MemoryData", "WindowData")
+"""Types of data and labels: the shape of the first top tells the second's."""
+
 
 class Unknown(Refused):
     """A shape that nothing in the net tells: it must be given."""
@@ -64,6 +67,24 @@ def channels(transform: Any) -> Optional[int]:
     if transform.force_gray or transform.force_color:
         return 1 if transform.force_gray else 3
     return len(transform.mean_value) if len(transform.mean_value) > 1 else None
+
+
+def plausible(net: Any) -> list[dict[str, Shape]]:
+    """Shapes of the Data layers' first tops, for each number of channels that is likely: one guess at least."""
+    cropped = [
+        layer
+        for layer in net.layer
+        if layer.type == "Data"
+        and layer.top
+        and layer.transform_param.crop_size
+        and not channels(layer.transform_param)
+    ]
+    return [{layer.top[0]: _cropped(layer, likely) for layer in cropped} for likely in ((3, 1) if cropped else (3,))]
+
+
+def _cropped(layer: Any, depth: int) -> Shape:
+    size = layer.transform_param.crop_size
+    return (layer.data_param.batch_size, depth, size, size)
 
 
 def _data(given: Given) -> Made:
