@@ -67,7 +67,9 @@ def parser() -> argparse.ArgumentParser:
     words.add_argument("--json", action="store_true", help="one JSON object")
     words.add_argument("-phase", "--phase", choices=("TRAIN", "TEST"), default="TRAIN", help="of a net")
     words.add_argument("-stage", "--stage", action="append", default=[], help="stage of a net's state, repeatable")
-    words.add_argument("-engine", "--engine", choices=ENGINES, default="auto", help="what builds a net")
+    words.add_argument(
+        "-engine", "--engine", choices=ENGINES, default="auto", help="let it build a net too, and compare"
+    )
     words.add_argument("-shape", "--shape", help="C,H,W of a net's records where nothing else tells")
     words.add_argument("-records", "--records", type=int, default=5, help="records of an LMDB to show")
     return words

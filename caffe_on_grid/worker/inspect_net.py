@@ -1,20 +1,23 @@
-"""What nets and solvers are, built by the real engine, as JSON values and as lines."""
+"""What nets and solvers are, by the shape rules, as JSON values and as lines."""
 
 from __future__ import annotations
 
 import argparse
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from caffe_on_grid.engine import registry
-from caffe_on_grid.engine.api import Engine, LayerInfo
+from caffe_on_grid.engine.api import LayerInfo
 from caffe_on_grid.errors import ConfigError
-from caffe_on_grid.proto import graph, schema, text, upgrade
+from caffe_on_grid.proto import graph, lint, lint_shapes, schema, shapes, text, upgrade
+from caffe_on_grid.proto.shapes_base import LayerShapes, NetShapes, count
 from caffe_on_grid.worker import offline
 
 Found = dict[str, Any]
+
+_NO_SOLVER = schema.SolverParameter()
 
 
 def net(path: Path, args: argparse.Namespace) -> Found:
@@ -22,81 +25,94 @@ def net(path: Path, args: argparse.Namespace) -> Found:
     return built(offline.read_net(path, args.phase, args.stage), args.phase, path, args)
 
 
-def built(message: Any, phase: str, path: Path, args: argparse.Namespace) -> Found:
-    """A filtered net's layers, shapes and sizes; to be run in a child process, because Caffe aborts on a bad net."""
+def built(message: Any, phase: str, path: Path, args: argparse.Namespace, solver: Any = _NO_SOLVER) -> Found:
+    """A filtered net's layers, shapes, work and sizes, by the shape rules.
+
+    An engine builds the net too where one is asked for, and must agree; where the net has Python layers, it tells their
+    shapes. To be run in a child process, because Caffe aborts on a bad net.
+    """
     made = offline.stand_in(message, phase, path.parent, args.shape)
-    with tempfile.TemporaryDirectory() as scratch:
-        engine = registry.create(args.engine, offline.plan(made.net, phase, Path(scratch)))
-    infos = engine.layers(None if phase == "TRAIN" else 0)
+    inputs = {top: tuple(array.shape) for top, array in made.blobs.items()}
+    python = graph.has_python_layer(message)
+    infos = _by_engine(made.net, phase, args.engine) if python or args.engine != "auto" else ()
+    inputs.update((top, s) for info in infos if info.name in python for top, s in zip(info.tops, info.top_shapes))
+    known = shapes.infer(message, inputs)
+    _compare(known, {info.name: info for info in infos}, args.engine)
     return {
         "kind": "net",
         "path": str(path),
         "name": message.name,
         "phase": phase,
         "inputs": list(made.notes),
-        "layers": _layers(made.net, infos),
-        **_sizes(engine, infos, phase),
+        "layers": [_layer(layer, known.train) for layer in known.layers],
+        "parameters": known.parameters,
+        "learnable": known.learnable,
+        "flops": known.flops,
+        "blob_bytes": known.total("activation_bytes") + known.total("gradient_bytes"),
+        "parameter_bytes": known.total("parameter_bytes") + known.parameter_gradient_bytes,
+        "buffer_bytes": known.total("buffer_bytes"),
+        "warnings": lint_shapes.warnings(solver, message, known),
     }
 
 
-def _layers(message: Any, infos: tuple[LayerInfo, ...]) -> list[Found]:
-    """The layers that the prototxt has; the splits that Caffe adds are left out."""
-    bottoms = {layer.name: list(layer.bottom) for layer in message.layer}
-    return [
-        {
-            "name": info.name,
-            "type": info.type,
-            "bottoms": bottoms[info.name],
-            "tops": list(info.tops),
-            "top_shapes": [list(shape) for shape in info.top_shapes],
-            "param_shapes": [list(shape) for shape in info.param_shapes],
-            "parameters": sum(map(_count, info.param_shapes)),
-            "loss_weights": list(info.loss_weights),
-        }
-        for info in infos
-        if info.name in bottoms
-    ]
+def _by_engine(message: Any, phase: str, name: str) -> tuple[LayerInfo, ...]:
+    """The layers as an engine builds them."""
+    with tempfile.TemporaryDirectory() as scratch:
+        engine = registry.create(name, offline.plan(message, phase, Path(scratch)))
+    return engine.layers(None if phase == "TRAIN" else 0)
 
 
-def _sizes(engine: Engine, infos: tuple[LayerInfo, ...], phase: str) -> Found:
-    """Counts, and bytes as they are held: blobs once by name (a split or an in-place layer adds none to its bottom)."""
-    tops = {top: _count(s) for i in infos if i.type != "Split" for top, s in zip(i.tops, i.top_shapes)}
-    parameters = sum(int(blob.size) for blob in engine.all_params())
-    sides = 2 if phase == "TRAIN" else 1
+def _compare(known: NetShapes, infos: Mapping[str, LayerInfo], engine: str) -> None:
+    """Raises ConfigError where the engine's shapes are not those of the rules."""
+    for layer in known.layers if infos else ():
+        info = infos[layer.name]
+        ours, theirs = (layer.top_shapes, layer.param_shapes), (info.top_shapes, info.param_shapes)
+        if ours != theirs:
+            raise ConfigError(
+                f"layer {layer.name!r} ({layer.type}): engine {engine} makes {theirs}, the rules say {ours}"
+            )
+
+
+def _layer(layer: LayerShapes, trains: bool) -> Found:
+    sides = 2 if trains else 1
     return {
-        "parameters": parameters,
-        "learnable": sum(int(blob.size) for blob in engine.params),
-        "blob_bytes": 4 * sides * sum(tops.values()),
-        "parameter_bytes": 4 * sides * parameters,
+        "name": layer.name,
+        "type": layer.type,
+        "bottoms": list(layer.bottoms),
+        "tops": list(layer.tops),
+        "top_shapes": [list(shape) for shape in layer.top_shapes],
+        "param_shapes": [list(shape) for shape in layer.param_shapes],
+        "parameters": sum(map(count, layer.param_shapes)),
+        "loss_weights": list(layer.loss_weights),
+        "flops": layer.flops,
+        "bytes": layer.activation_bytes + layer.gradient_bytes + layer.buffer_bytes + sides * layer.parameter_bytes,
     }
-
-
-def _count(shape: tuple[int, ...]) -> int:
-    total = 1
-    for size in shape:
-        total *= size
-    return total
 
 
 def net_lines(found: Found) -> Iterator[str]:
     """A table of the layers, then the totals."""
     yield f"net {found['name']!r}, phase {found['phase']}"
     yield from (f"  {note}" for note in found["inputs"])
-    yield f"{'layer':<30} {'type':<18} {'top shape':<22} {'parameters':>12}  from → to"
+    head = f"{'layer':<30} {'type':<18} {'top shape':<22} {'parameters':>12} {'MFLOP':>10} {'MiB':>8}"
+    yield f"{head}  from → to"
     for layer in found["layers"]:
-        shapes = ", ".join(" x ".join(map(str, shape)) or "scalar" for shape in layer["top_shapes"])
+        sizes = ", ".join(" x ".join(map(str, shape)) or "scalar" for shape in layer["top_shapes"])
         weights = ", ".join(" x ".join(map(str, shape)) or "scalar" for shape in layer["param_shapes"])
         loss = "".join(f", loss weight {weight:g}" for weight in layer["loss_weights"] if weight)
         flow = f"{', '.join(layer['bottoms'])} → {', '.join(layer['tops'])}{loss}"
         yield (
-            f"{layer['name']:<30} {layer['type']:<18} {shapes:<22} {layer['parameters']:>12,}  {flow}"
+            f"{layer['name']:<30} {layer['type']:<18} {sizes:<22} {layer['parameters']:>12,}"
+            f" {layer['flops'] / 1e6:>10,.1f} {layer['bytes'] / 2**20:>8,.1f}  {flow}"
             f"{f'  [{weights}]' if weights else ''}"
         )
     gradients = " and gradients" if found["phase"] == "TRAIN" else ""
     yield (
         f"{found['parameters']:,} parameters ({found['learnable']:,} learnable); values{gradients}: "
-        f"{_mib(found['parameter_bytes'])} of parameters, {_mib(found['blob_bytes'])} of blobs"
+        f"{_mib(found['parameter_bytes'])} of parameters, {_mib(found['blob_bytes'])} of blobs, "
+        f"{_mib(found['buffer_bytes'])} of buffers"
     )
+    yield f"{found['flops'] / 1e9:,.3f} GFLOP forward (2 for each multiply-add of convolutions and inner products)"
+    yield from (f"warning: {line}" for line in found["warnings"])
 
 
 def _mib(count: int) -> str:
@@ -108,7 +124,7 @@ def solver(path: Path, args: argparse.Namespace) -> Found:
     message = upgrade.upgrade_solver(text.parse(schema.SolverParameter, offline.read_text(path), str(path)))
     nets = graph.solver_nets(message, lambda name: offline.read_text(_beside(name, path)))
     phases = [("TRAIN", nets.train)] + [("TEST", test) for test in nets.tests]
-    shown = [built(found, phase, path, args) for phase, found in phases]
+    shown = [built(found, phase, path, args, message) for phase, found in phases]
     batch = sum(layer.batch_size for layer in graph.data_layers(nets.train)[:1]) * message.iter_size
     return {
         "kind": "solver",
@@ -120,6 +136,7 @@ def solver(path: Path, args: argparse.Namespace) -> Found:
         "records_seen": batch * message.max_iter,
         "epochs": _epochs(batch * message.max_iter, nets.train, path.parent),
         "nets": shown,
+        "warnings": lint.warnings(message, nets),
     }
 
 
@@ -163,6 +180,7 @@ def solver_lines(found: Found) -> Iterator[str]:
     yield f"left at Caffe's defaults: {', '.join(f'{name} {value}' for name, value in found['defaults'].items())}"
     epochs = f", {found['epochs']:.2f} epochs" if found["epochs"] else ""
     yield f"{found['batch']:,} records a step on each device, {found['records_seen']:,} in all on one device{epochs}"
+    yield from (f"warning: {line}" for line in found["warnings"])
     for net in found["nets"]:
         yield ""
         yield from net_lines(net)

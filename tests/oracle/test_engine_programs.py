@@ -37,8 +37,9 @@ def run(in_runtime, folder):
     return lambda verb, *words, check=True: in_runtime(["-m", modules[verb], *words], cwd=folder, check=check)
 
 
-def test_a_net_is_built_by_caffe(run) -> None:
-    found = json.loads(run("inspect", "net.prototxt", "--phase", "TEST", "--json").stdout)
+@pytest.mark.parametrize("engine", ["auto", "caffe"])
+def test_a_nets_shapes(run, engine: str) -> None:
+    found = json.loads(run("inspect", "net.prototxt", "--phase", "TEST", "--json", "--engine", engine).stdout)
     layers = {layer["name"]: layer for layer in found["layers"]}
     assert layers["data"]["top_shapes"] == [[6, 1, 8, 8], [6]] and "records of records" in found["inputs"][0]
     assert layers["conv"]["top_shapes"] == [[6, 6, 6, 6]] and layers["conv"]["param_shapes"] == [[6, 1, 3, 3], [6]]
@@ -48,6 +49,8 @@ def test_a_net_is_built_by_caffe(run) -> None:
         found["parameters"] == sum(layer["parameters"] for layer in found["layers"]) == 60 + 54 * 12 + 12 + 12 * 4 + 4
     )
     assert found["parameter_bytes"] == 4 * found["parameters"]
+    assert layers["conv"]["flops"] == 2 * 6 * 9 * 6 * 6 * 6 and layers["relu"]["bytes"] == 0
+    assert found["flops"] == sum(layer["flops"] for layer in found["layers"]) and found["warnings"] == []
 
 
 def test_a_solver_is_resolved(run) -> None:
