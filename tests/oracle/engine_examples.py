@@ -1,4 +1,4 @@
-"""`engine_examples.py FOLDER BATCH`, in the ranks' Python: each example's nets built, stepped and tested, as JSON."""
+"""`engine_examples.py FOLDER BATCH ENGINE`, in the ranks' Python: each example built, stepped and tested, as JSON."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def inputs(net: Any, folder: str, batch: int) -> tuple[Any, dict[str, Any]]:
     return graph.replace_data(net, {name: array.shape for name, array in blobs.items()}), blobs
 
 
-def run(path: Path, batch: int) -> dict[str, Any]:
+def run(path: Path, batch: int, name: str) -> dict[str, Any]:
     """One step and one test of a solver's nets."""
     solver = upgrade.upgrade_solver(text.parse(schema.SolverParameter, path.read_text(), str(path)))
     nets = graph.solver_nets(solver, lambda name: (path.parent / name).read_text())
@@ -56,7 +56,7 @@ def run(path: Path, batch: int) -> dict[str, Any]:
     test, tested = inputs(nets.tests[0], path.parent.name, batch)
     with tempfile.TemporaryDirectory() as scratch:
         plan = EnginePlan(solver, train, (test,), seed=1, scratch=Path(scratch))
-        engine, hooks = registry.create("caffe", plan), Quiet()
+        engine, hooks = registry.create(name, plan), Quiet()
         result = engine.step(iter([batches]), hooks)
         outputs = engine.evaluate(0, tested)
     weights = {top: w for layer in engine.layers() for top, w in zip(layer.tops, layer.loss_weights) if w}
@@ -69,11 +69,12 @@ def run(path: Path, batch: int) -> dict[str, Any]:
         "parameters": sum(int(blob.size) for blob in engine.params),
         "batches": [layer.batch_size for layer in graph.data_layers(nets.train)],
         "losses": weights,
-        "outputs": sorted(outputs),
+        "outputs": {name: float(value) for name, value in sorted(outputs.items())},
+        "sum": sum(float(np.abs(blob).sum(dtype=np.float64)) for blob in engine.all_params()),
     }
 
 
 if __name__ == "__main__":
     os.environ.setdefault("GLOG_minloglevel", "2")
     solvers = sorted(Path(sys.argv[1]).glob("*/*solver*.prototxt"))
-    print(json.dumps({f"{p.parent.name}/{p.name}": run(p, int(sys.argv[2])) for p in solvers}))
+    print(json.dumps({f"{p.parent.name}/{p.name}": run(p, int(sys.argv[2]), sys.argv[3]) for p in solvers}))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from typing import Any
 
 import pytest
 
@@ -27,8 +28,12 @@ SOLVERS = {
 @pytest.fixture(scope="module")
 def ran(in_runtime, root):
     """Solver → what its step and test gave."""
+    return examples(in_runtime, root, "caffe")
+
+
+def examples(run, root, engine: str) -> Any:
     program = str(root / "tests" / "oracle" / "engine_examples.py")
-    return json.loads(in_runtime([program, str(root / "examples"), "1"]).stdout.splitlines()[-1])
+    return json.loads(run([program, str(root / "examples"), "1", engine], timeout=240).stdout.splitlines()[-1])
 
 
 @pytest.mark.runtime
@@ -46,3 +51,16 @@ def test_example(ran, solver: str) -> None:
     assert math.isfinite(found["loss"]) and found["loss"] > 1 and found["finite"]
     assert found["moved"] == found["ready"] == found["blobs"]
     assert {"loss1/loss", "loss3/loss"} <= set(found["outputs"]) or "loss" in found["outputs"]
+
+
+@pytest.mark.runtime
+@pytest.mark.torch
+def test_torch_gives_the_same(ran, in_torch, root) -> None:
+    """From the seed: fillers, dropout, one step and a test, in every example."""
+    for solver, found in examples(in_torch, root, "torch").items():
+        wanted = ran[solver]
+        assert found["loss"] == pytest.approx(wanted["loss"], rel=1e-5), solver
+        assert found["sum"] == pytest.approx(wanted["sum"], rel=1e-5), solver
+        assert found["outputs"] == pytest.approx(wanted["outputs"], rel=1e-4, abs=1e-5), solver
+        same = ("finite", "moved", "blobs", "ready", "parameters", "losses")
+        assert [found[key] for key in same] == [wanted[key] for key in same], solver

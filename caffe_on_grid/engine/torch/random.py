@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from caffe_on_grid.engine.api import Array, Floats
-from caffe_on_grid.engine.torch.ziggurat import EXPONENTIAL, NORMAL, Table
+from caffe_on_grid.engine.torch.ziggurat import EXPONENTIAL, NORMAL
 
 BLOCK = 1 << 18
 """Draws that are looked at together: small enough for the processor's cache."""
 TWO_32 = np.float32(2.0**32)
-ONE = np.float32(1)
+LOW_BYTE, EIGHT = np.uint32(255), np.uint32(8)
 
 
 class Stream:
@@ -84,12 +84,13 @@ class Stream:
     def _normal(self, n: int) -> Floats:
         """The standard normal numbers that begin within the next n draws."""
         draws = self._peek(n + 1)
-        values, strip = _inside(draws[:n], 7, NORMAL)
-        edges = np.flatnonzero(values >= NORMAL.inside[strip])
-        unit = _unit(draws[edges + 1])
-        under = _under_curve(values[edges], strip[edges], unit).tolist()
-        alone = ((strip[edges] == 0) | (unit == ONE)).tolist()
-        values = np.where(draws[:n] & 1, values, -values)
+        lowest = (draws[:n] & LOW_BYTE).astype(np.uint8)
+        values = (draws[:n] >> EIGHT).astype(np.float32)
+        values *= SIGNED.take(lowest)
+        edges = np.flatnonzero(np.abs(values) >= INSIDE.take(lowest))
+        strip, unit = lowest[edges] >> 1, draws[edges + 1].astype(np.float32) / TWO_32
+        under = _under_curve(values[edges], strip, unit).tolist()
+        alone = ((strip == 0) | (unit == 1)).tolist()
         keep, at = np.ones(n, bool), 0
         for index, edge in enumerate(edges.tolist()):
             if edge < at:
@@ -102,58 +103,64 @@ class Stream:
         self._take(max(n, at))
         return values[keep]
 
-    def _one(self, at: int) -> tuple[np.float32, int]:
-        """One standard normal number, drawn from place `at` on, and the place after its draws."""
+    # One number at a time, from place `at` of the draws ahead: the number and the place after its draws. Products and
+    # sums of float32 values are exact enough in Python's floats to be rounded once, as single precision does.
+
+    def _one(self, at: int) -> tuple[float, int]:
+        """A standard normal number."""
         while True:
-            draw = self._peek(at + 1)[at : at + 1]
-            (x,), (strip,) = _inside(draw, 7, NORMAL)
-            sign = ONE if draw[0] & 1 else -ONE
-            at += 1
-            if x < NORMAL.inside[strip]:
+            draw, at = self._draw(at)
+            strip, sign = (draw & 255) >> 1, 1 if draw & 1 else -1
+            x = single((draw >> 8) * 2.0**-24 * NORMAL.width.item(strip))
+            if x < NORMAL.inside.item(strip):
                 return x * sign, at
             if strip == 0:
                 x, at = self._tail(at)
                 return x * sign, at
-            unit, at = self._one_unit(at)
-            if _under_curve(x, strip, unit):
+            unit, at = self._unit(at)
+            if _under_curve(np.float32(x), strip, np.float32(unit)):
                 return x * sign, at
 
-    def _tail(self, at: int) -> tuple[np.float32, int]:
-        """A number beyond the base, drawn from place `at` on, and the place after its draws."""
-        start = NORMAL.width[1]
+    def _tail(self, at: int) -> tuple[float, int]:
+        """A number beyond the base."""
         while True:
             x, at = self._exponential(at)
             y, at = self._exponential(at)
-            x = x / start
-            if y + y > x * x:
-                return x + start, at
+            x = single(x / EDGE)
+            if 2 * y > single(x * x):
+                return single(x + EDGE), at
 
-    def _exponential(self, at: int) -> tuple[np.float32, int]:
-        shift = np.float32(0)
+    def _exponential(self, at: int) -> tuple[float, int]:
+        shift = 0.0
         while True:
-            (x,), (strip,) = _inside(self._peek(at + 1)[at : at + 1], 8, EXPONENTIAL)
-            at += 1
-            if x < EXPONENTIAL.width[strip + 1]:
-                return shift + x, at
+            draw, at = self._draw(at)
+            strip = draw & 255
+            x = single((draw >> 8) * 2.0**-24 * WIDTHS[strip])
+            if x < WIDTHS[strip + 1]:
+                return single(shift + x), at
             if strip == 0:
-                shift = shift + EXPONENTIAL.width[1]
+                shift = single(shift + WIDTHS[1])
                 continue
-            unit, at = self._one_unit(at)
-            height = EXPONENTIAL.height[strip] + unit * EXPONENTIAL.rise[strip]
-            if height < np.float32(math.exp(-float(x))):
-                return shift + x, at
+            unit, at = self._unit(at)
+            height = single(EXPONENTIAL.height.item(strip) + single(unit * EXPONENTIAL.rise.item(strip)))
+            if height < single(math.exp(-x)):
+                return single(shift + x), at
 
-    def _one_unit(self, at: int) -> tuple[np.float32, int]:
-        """A number in [0, 1) drawn from place `at` on; one that rounds up to 1 is drawn again."""
+    def _unit(self, at: int) -> tuple[float, int]:
+        """A number in [0, 1); one that rounds up to 1 is drawn again."""
         while True:
-            (value,) = _unit(self._peek(at + 1)[at : at + 1])
-            at += 1
-            if value < ONE:
+            draw, at = self._draw(at)
+            value = single(draw) / 2.0**32
+            if value < 1:
                 return value, at
 
+    def _draw(self, at: int) -> tuple[int, int]:
+        return self._peek(at + 1).item(at), at + 1
 
-def _unit(draws: Array) -> Any:
-    return draws.astype(np.float32) / TWO_32
+
+def single(value: float) -> float:
+    """Rounded to single precision."""
+    return float(np.float32(value))
 
 
 def _under_curve(x: Any, strip: Any, unit: Any) -> Array:
@@ -163,8 +170,9 @@ def _under_curve(x: Any, strip: Any, unit: Any) -> Array:
     return np.asarray(height < curve)
 
 
-def _inside(draws: Array, bits: int, table: Table) -> tuple[Floats, Array]:
-    """Each draw's abscissa (upper 24 bits) and strip (the upper `bits` of the lower 8)."""
-    strip = ((draws & np.uint32(255)) >> np.uint32(8 - bits)).astype(np.intp)
-    part = (draws >> np.uint32(8)).astype(np.float32) * np.float32(2.0**-24)
-    return part * table.width[strip], strip
+_BYTE = np.arange(256)
+SIGNED = np.where(_BYTE & 1, 1, -1).astype(np.float32) * NORMAL.width[_BYTE >> 1] * np.float32(2.0**-24)
+"""By a draw's lowest byte (sign and strip): what its upper 24 bits count."""
+INSIDE = NORMAL.inside[_BYTE >> 1]
+EDGE = NORMAL.width.item(1)
+WIDTHS: list[float] = EXPONENTIAL.width.tolist()
