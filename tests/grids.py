@@ -17,6 +17,8 @@ ROOT = Path(__file__).resolve().parent.parent
 SCRIPT = ROOT / "packaging" / "grid" / "grid.sh"
 QUICK_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 UNFINISHED = "NEW,NEW_SAVING,SUBMITTED,ACCEPTED,RUNNING"
+TAG = f"tests-{os.getpid()}"
+"""Every application of this session carries it (spark.yarn.tags): the fixtures kill and show no other."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ class Grid:
         return ((self.ask(f"apps?{query}").get("apps") or {}).get("app")) or []
 
     def unfinished(self) -> list[str]:
-        return [application["id"] for application in self.applications(f"states={UNFINISHED}")]
+        return [application["id"] for application in self.applications(f"states={UNFINISHED}&applicationTags={TAG}")]
 
     def kill(self, application: str) -> None:
         request = urllib.request.Request(
@@ -93,6 +95,7 @@ class Grid:
         pairs = {
             "spark.ui.enabled": "false",
             "spark.yarn.jars": f"local:{Path(pyspark.__file__).parent}/jars/*",
+            "spark.yarn.tags": TAG,
             "spark.yarn.maxAppAttempts": "1",
             "spark.yarn.appMasterEnv.SPARK_LOCAL_IP": "127.0.0.1",
             "spark.yarn.am.memory": "512m",

@@ -73,13 +73,7 @@ class RpcClient:
     def pieces(self, path: str, offset: int, length: int) -> Iterator[bytes]:
         """A range that lies within the file, in the packets that DataNodes send."""
         with _door():
-            stream = self._client.read(path).read_range_stream(offset, length)
-        while True:
-            with _door():
-                piece: Optional[bytes] = next(stream, None)
-            if piece is None:
-                return
-            yield piece
+            yield from self._client.read(path).read_range_stream(offset, length)
 
     def create(self, path: str, content: Content) -> None:
         """Write a file and its parents, replacing one that is there."""

@@ -24,8 +24,9 @@ def fresh_run_id() -> str:
 
 
 def run_folder(job: JobSpec, name: str, cwd: str) -> str:
-    """URI of the run's folder: as the job says, else beside what the job writes, else in the working directory (on YARN:
-    in the user's home on the default store).
+    """URI of the run's folder: as the job says, else beside what the job writes, else in the working directory.
+
+    On YARN the last is the user's home on the default store.
     """
     if job.output.run_folder:
         return job.output.run_folder

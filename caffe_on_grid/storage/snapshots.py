@@ -32,7 +32,7 @@ class FetchedSnapshot:
 def publish(folder: str, prefix: str, files: tuple[Path, Path], fields: Mapping[str, Any]) -> str:
     """Copy (model, state) into `folder` under their own names, then `<prefix>_iter_<iteration>.json`; gives its URI.
 
-    `fields` are the manifest's own: iteration, world, seed, run_id, batches, test_passes, solver_type.
+    `fields` are the manifest's own: iteration, world, seed, run_id, batches, batch, test_passes, solver_type.
     Stopped at any point, it leaves no manifest, so nothing that looks complete. An older manifest of the same name is
     removed before its files are replaced.
     """

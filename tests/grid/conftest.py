@@ -7,14 +7,22 @@ import uuid
 from pathlib import Path
 
 import pytest
-from grids import ROOT, Grid
+from grids import ROOT, TAG, Grid
 
 
-def pytest_collection_modifyitems(items):
+def pytest_configure(config):
+    config.addinivalue_line("markers", "grid: starts HDFS and YARN; only with -m grid (make test-grid)")
+
+
+def pytest_collection_modifyitems(config, items):
+    """Marks every test here, and leaves them all out unless the command line asks for them by `-m grid`."""
     here = Path(__file__).parent
-    for item in items:
-        if here in Path(item.fspath).parents:
-            item.add_marker(pytest.mark.grid)
+    mine = [item for item in items if here in item.path.parents]
+    for item in mine:
+        item.add_marker("grid")
+    if "grid" not in config.option.markexpr:
+        items[:] = [item for item in items if item not in mine]
+        config.hook.pytest_deselected(items=mine)
 
 
 @pytest.fixture(scope="session")
@@ -58,6 +66,6 @@ def pytest_runtest_makereport(item, call):
     report = outcome.get_result()
     if call.when == "call" and report.failed and hasattr(item, "grid_began"):
         found, began_ms = item.grid_began
-        for application in found.applications(f"startedTimeBegin={began_ms}"):
+        for application in found.applications(f"startedTimeBegin={began_ms}&applicationTags={TAG}"):
             words = f"{application['state']} {application['finalStatus']}: {application['diagnostics']}"
             report.sections.append((f"{application['id']} {words}", found.logs(application["id"])[-20000:]))
