@@ -13,6 +13,9 @@ import numpy as np
 from caffe_on_grid.engine.api import Array, Floats
 from caffe_on_grid.errors import ConfigError, EnvironmentFault
 
+GROUP, DATASET = "keys", "shape"
+"""What only a group, or only a dataset, has."""
+
 
 def _library(path: Path) -> Any:
     try:
@@ -51,15 +54,24 @@ def read_model(path: Path, targets: Mapping[str, Sequence[Any]], shared: set[str
     """
     found: list[tuple[Any, Array]] = []
     with _opened(path, "weights") as file:
+        data = _member(file, "data", GROUP)
         for name in targets:
-            if name in file["data"]:
-                found += _layer(path, name, file["data"][name], targets[name], shared)
+            if name in data:
+                found += _layer(path, name, _member(data, name, GROUP), targets[name], shared)
         for target, stored in found:
             assign(target, np.asarray(stored[()], np.float32))
 
 
+def _member(parent: Any, name: str, kind: str) -> Any:
+    """A group or dataset of that name; raises KeyError if there is none."""
+    found = parent.get(name)
+    if not hasattr(found, kind):
+        raise KeyError(f"it has no {name!r}")
+    return found
+
+
 def _layer(path: Path, name: str, group: Any, targets: Sequence[Any], shared: set[str]) -> list[tuple[Any, Any]]:
-    stored = {key for key, value in group.items() if hasattr(value, "shape")}  # "a/b" lies inside layer "a"'s group
+    stored = {key for key, value in group.items() if hasattr(value, DATASET)}  # "a/b" lies inside layer "a"'s group
     held = [str(index) for index in range(len(targets)) if str(index) in stored]
     missing = [str(i) for i in range(len(targets)) if str(i) not in held and f"{name}/{i}" not in shared]
     if missing or len(stored) > len(targets):
@@ -71,6 +83,8 @@ def _layer(path: Path, name: str, group: Any, targets: Sequence[Any], shared: se
 
 
 def _demand_shape(where: str, stored: Any, shape: tuple[int, ...]) -> None:
+    if stored.dtype.kind not in "fiu":
+        raise ConfigError(f"{where}: it holds {stored.dtype}, not numbers")
     if tuple(stored.shape) != shape:
         raise ConfigError(
             f"{where}: Cannot load blob from hdf5; shape mismatch: {stored.shape} in the file, not {shape}"
@@ -95,16 +109,30 @@ def write_state(path: Path, iteration: int, model: str, current_step: int, histo
 def read_state(path: Path, expected: Sequence[tuple[int, ...]]) -> tuple[int, str, int, list[Floats]]:
     """Iteration, the model's name ("" for none), current_step and history; raises ConfigError where they do not fit."""
     with _opened(path, "snapshot") as file:
-        group = file["history"]
+        group = _member(file, "history", GROUP)
         if len(group) != len(expected):
             counts = f"the snapshot has {len(group)}, the solver keeps {len(expected)}"
             raise ConfigError(f"snapshot {path}: Incorrect length of history blobs ({counts})")
         for index, shape in enumerate(expected):
-            _demand_shape(f"snapshot {path}: history blob {index}", group[str(index)], shape)
+            blob = _member(group, str(index), DATASET)
+            _demand_shape(f"snapshot {path}: history blob {index}", blob, shape)
         history = [np.asarray(group[str(index)][()], np.float32) for index in range(len(expected))]
-        model = bytes(file["learned_net"][()]).split(b"\0")[0].decode() if "learned_net" in file else ""
-        return _number(file["iter"]), model, _number(file["current_step"]), history
+        model = _text(file, "learned_net") if "learned_net" in file else ""
+        return _number(file, "iter"), model, _number(file, "current_step"), history
 
 
-def _number(dataset: Any) -> int:
-    return int(np.ravel(dataset[()])[0])
+def _number(file: Any, name: str) -> int:
+    found = _member(file, name, DATASET)
+    if found.dtype.kind not in "iu" or found.size != 1:
+        raise KeyError(f"its {name!r} is not one number")
+    return int(np.ravel(found[()])[0])
+
+
+def _text(file: Any, name: str) -> str:
+    """A string, of a fixed length (as Caffe writes it, with its zero) or not."""
+    found = _member(file, name, DATASET)
+    if found.dtype.kind not in "SO" or found.size != 1:
+        raise KeyError(f"its {name!r} is not a string")
+    value = np.ravel(found[()])[0]
+    text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+    return text.split("\0")[0]

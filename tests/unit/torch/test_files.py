@@ -6,6 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 pytest.importorskip("torch", reason="the torch engine's tests need torch: run them in a Python that has it")
 
@@ -64,6 +66,23 @@ def test_hdf5_refusals() -> None:
         other.restore(saved.state)
     with pytest.raises(ConfigError, match="Incorrect length of history blobs"):
         engine.create(plan(SGD + ' type: "Adam"', net())).restore(saved.state)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_damaged_hdf5_is_read_or_refused(data: st.DataObject) -> None:
+    """Bytes changed anywhere: other numbers, or a ConfigError."""
+    made = engine.create(plan(SGD + " snapshot_format: HDF5", net()))
+    saved = made.save("s")
+    which = data.draw(st.sampled_from([saved.model, saved.state]))
+    content = bytearray(which.read_bytes())
+    for at in data.draw(st.lists(st.integers(0, len(content) - 1), min_size=1, max_size=8)):
+        content[at] = data.draw(st.integers(0, 255))
+    which.write_bytes(content[: data.draw(st.sampled_from([len(content), len(content) // 2]))])
+    try:
+        made.restore(saved.state)
+    except ConfigError as error:
+        assert which.name in str(error)
 
 
 def test_hdf5_needs_its_library(monkeypatch: pytest.MonkeyPatch) -> None:
