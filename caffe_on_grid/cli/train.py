@@ -29,6 +29,7 @@ _COMMON = (
     click.option("-net", "net", metavar="PATH", help="Use this net instead of the solver's `net:`."),
     click.option("--profile", metavar="NAME", help="Take a profile of the configuration files."),
     click.option("--dry-run", is_flag=True, help="Print the spark-submit line and run nothing."),
+    click.option("--verbose", is_flag=True, help="Explain how the containers' memory comes about."),
     click.option("--json", "as_json", is_flag=True, help="Print the outcome as one JSON object."),
     click.option("--oozie", "oozie", is_flag=True, help="Print what an Oozie shell action captures; there it is so."),
 )
@@ -73,8 +74,8 @@ def _run(ctx: click.Context, tasks: tuple[str, ...], given: Mapping[str, Any]) -
     if not given["dry_run"] and (given["oozie"] or os.environ.get("OOZIE_ACTION_CONF_XML")):
         ctx.exit(_in_action(job, settings.origins, given))
     with start.workspace(keep=given["dry_run"]) as folder:
-        prepared = start.prepare(job, settings.origins, given["net"], folder, os.environ)
-        for remark in prepared.remarks:
+        prepared = start.prepare(job, settings.origins, given["net"], folder, os.environ, given["dry_run"], _say)
+        for remark in (*prepared.remarks, *(prepared.explained if given["verbose"] else ())):
             _say(remark)
         if given["dry_run"]:
             click.echo(prepared.command.line())

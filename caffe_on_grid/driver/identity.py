@@ -1,41 +1,15 @@
-"""What a run is called, where it keeps its things, and its seed."""
+"""A run's seed."""
 
 from __future__ import annotations
 
 import secrets
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Optional
 
 from caffe_on_grid.errors import ConfigError
 from caffe_on_grid.proto import schema, text
 from caffe_on_grid.spec.job import JobSpec
-from caffe_on_grid.storage import paths, snapshots
-
-
-def run_id(now: datetime, letters: str) -> str:
-    """A name that sorts by time: "20260131-235959-1f2e3d"."""
-    return f"{now.astimezone(timezone.utc):%Y%m%d-%H%M%S}-{letters}"
-
-
-def fresh_run_id() -> str:
-    """The name of a run that begins now."""
-    return run_id(datetime.now(timezone.utc), secrets.token_hex(3))
-
-
-def run_folder(job: JobSpec, name: str, cwd: str) -> str:
-    """URI of the run's folder: as the job says, else beside what the job writes, else in the working directory."""
-    if job.output.run_folder:
-        return job.output.run_folder
-    main_output = job.output.model if "train" in job.tasks else job.output.text
-    if main_output is None:
-        return paths.join(cwd, "caffe-on-grid-runs", name)
-    return paths.join(paths.parent(main_output), paths.stem(main_output), name)
-
-
-def pointer(job: JobSpec, folder: str) -> Optional[str]:
-    """URI of the file that names the latest run; None where the job fixes its folder and so has one run only."""
-    return None if job.output.run_folder else paths.join(paths.parent(folder), "latest")
+from caffe_on_grid.storage import snapshots
 
 
 def seed(job: JobSpec, job_dir: Path) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Optional
+from typing import Any, Optional
 
 from caffe_on_grid.driver.stage import Reported
 from caffe_on_grid.errors import GridError, Interrupted, Terminated
@@ -57,16 +57,25 @@ def task(state: GangState, seconds: float) -> run.TaskRecord:
         task=state.task,
         world=state.world,
         global_batch=state.global_batch,
-        executors=tuple(
-            run.ExecutorRecord(i, str(m["host"]), int(m["pid"]), int(m["cpus"]))
-            for i, m in sorted(state.joined.items())
-        ),
+        executors=tuple(_executor(i, message) for i, message in sorted(state.joined.items())),
         ranks=tuple(_rank(rank) for _, rank in sorted(state.ranks.items())),
         tests=tuple(run.LastTest(t.net, t.iteration, t.outputs, t.batches) for _, t in sorted(state.tests.items())),
         saved=tuple(s.uri for s in state.saved),
         digest=state.digest,
         totals=_totals(state, seconds),
         remarks=tuple(state.remarks),
+    )
+
+
+def _executor(number: int, joined: dict[str, Any]) -> run.ExecutorRecord:
+    return run.ExecutorRecord(
+        executor=number,
+        host=str(joined["host"]),
+        pid=int(joined["pid"]),
+        cpus=int(joined["cpus"]),
+        node=str(joined.get("node", "")),
+        container=str(joined.get("container", "")),
+        devices=tuple(str(device.get("uuid") or device["index"]) for device in joined.get("devices", ())),
     )
 
 

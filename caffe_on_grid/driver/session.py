@@ -23,15 +23,16 @@ from caffe_on_grid.driver.ledger import Ledger
 from caffe_on_grid.driver.monitor import Monitor
 from caffe_on_grid.driver.signals import Signals
 from caffe_on_grid.errors import ConfigError, EnvironmentFault
+from caffe_on_grid.gang import environment
 from caffe_on_grid.gang.plan import GangPlan
 from caffe_on_grid.metrics import report as pictures
 from caffe_on_grid.metrics import words
 from caffe_on_grid.metrics.progress import Display
 from caffe_on_grid.metrics.state import GangState
-from caffe_on_grid.spec.job import JobSpec, SyncSpec
+from caffe_on_grid.spec.job import JobSpec
 from caffe_on_grid.spec.report import Report
 from caffe_on_grid.spec.run import RunRecord, Versions
-from caffe_on_grid.storage import paths
+from caffe_on_grid.storage import paths, runs
 
 
 @dataclass
@@ -53,10 +54,10 @@ class Session:
         self._job, self._job_dir, self._display, self._signals, self._agent = job, job_dir, display, signals, agent
         if "train" in job.tasks and not job.output.model:
             raise ConfigError("the job trains but names no model to write: give -model PATH")
-        name = identity.fresh_run_id()
-        folder = identity.run_folder(job, name, str(Path.cwd()))
+        name = os.environ.get(runs.RUN_ID) or runs.fresh_run_id()
+        folder = runs.run_folder(job, name, str(Path.cwd()))
         copy = os.environ.get("CAFFE_ON_GRID_OUTCOME")
-        self.ledger = Ledger(folder, identity.pointer(job, folder), Path(copy) if copy else None)
+        self.ledger = Ledger(folder, runs.pointer(job, folder), Path(copy) if copy else None)
         self._gangs: list[_Gang] = []
         self._sc: Optional[SparkContext] = None
         self._record = RunRecord(
@@ -67,6 +68,7 @@ class Session:
             seed=None,
             job=job,
             versions=Versions(caffe_on_grid.__version__, platform.python_version()),
+            driver_node=environment.node(os.environ),
         )
 
     @property
@@ -134,7 +136,7 @@ class Session:
         if gang.announced:
             return
         gang.announced = True
-        sync = sync_words(self._job.sync, state.world)
+        sync = words.sync_words(self._job.sync, state.world)
         model = self._job.output.model
         self._display.lines(words.banner(state, self._record.run_id, sync, self._record.run_folder, model))
         self.ledger.write(self._now())
@@ -191,14 +193,6 @@ def draw_picture(folder: str, wanted: bool) -> tuple[list[str], list[str]]:
     except Exception as error:  # a picture that cannot be drawn must not change the outcome of a training
         return [], [f"remark:    no picture: {type(error).__name__}: {record.one_line(str(error))}"]
     return [str(picture)], []
-
-
-def sync_words(sync: SyncSpec, world: int) -> str:
-    """How ranks exchange, in words."""
-    if world == 1:
-        return "none (one rank)"
-    check = f"checked every {sync.check_every} steps" if sync.check_every else "checked at the end"
-    return f"{sync.strategy}, buckets of {sync.bucket_mib} MiB, connection {sync.connection}, parameters {check}"
 
 
 def now_words() -> str:

@@ -139,6 +139,8 @@ class _Agent:
                 "",
                 category=type(error).__name__,
                 error=str(error),
+                node=environment.node(os.environ),
+                container=os.environ.get("CONTAINER_ID", ""),
             )
             return bare, error
 
@@ -162,6 +164,8 @@ class _Agent:
             mpich=hydra.version(runtime),
             gpu_build=devices.gpu_build(runtime),
             blas_core=devices.blas_core(),
+            node=environment.node(os.environ),
+            container=os.environ.get("CONTAINER_ID", ""),
         )
 
     def _place(self, everyone: Sequence[Facts]) -> Placement:
@@ -285,6 +289,8 @@ def _joined(facts: Facts) -> dict[str, Any]:
         "pid": facts.pid,
         "cpus": facts.cpus,
         "devices": codec.encode(facts.devices),
+        "node": facts.node,
+        "container": facts.container,
     }
 
 

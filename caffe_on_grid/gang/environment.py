@@ -14,8 +14,10 @@ from caffe_on_grid.gang.placement import Facts
 from caffe_on_grid.spec.job import JobSpec
 
 KEPT = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TZ", "TMPDIR", "JAVA_HOME", "KRB5CCNAME", "KRB5_CONFIG")
-KEPT_PREFIXES = ("HADOOP_", *transport.SITE_PREFIXES)
-"""HADOOP_: configuration and HADOOP_TOKEN_FILE_LOCATION, the container's delegation tokens."""
+KEPT_PREFIXES = ("HADOOP_", "LOCAL_DIRS", *transport.SITE_PREFIXES)
+"""HADOOP_: configuration and HADOOP_TOKEN_FILE_LOCATION, the container's delegation tokens; LOCAL_DIRS: its disks."""
+SPARK_HADOOP = "__spark_conf__/__hadoop_conf__"
+"""Where Spark puts the gateway's Hadoop configuration into a container."""
 
 _NEEDED = b"GLIBCXX_3.4.26"  # what the archive's libraries ask of libstdc++
 
@@ -27,6 +29,7 @@ def base(inherited: Mapping[str, str], runtime: Path) -> dict[str, str]:
     libraries = {"LD_LIBRARY_PATH": str(compat)} if compat.is_dir() and not _has_recent_libstdcxx() else {}
     return {
         "PATH": os.defpath,
+        **_hadoop(inherited),
         **kept,
         **libraries,
         "PYTHONPATH": package_root(),
@@ -51,6 +54,18 @@ def of_ranks(
         "CAFFE_ON_GRID_GANG_DIR": str(folder),
         "CAFFE_ON_GRID_PYTHON": str(Path(facts.runtime) / "bin" / "python"),
     }
+
+
+def node(inherited: Mapping[str, str]) -> str:
+    """What YARN calls this container's node, "host:port"; "" outside of YARN."""
+    known = {"NM_HOST", "NM_PORT"} <= inherited.keys()
+    return f"{inherited['NM_HOST']}:{inherited['NM_PORT']}" if known else ""
+
+
+def _hadoop(inherited: Mapping[str, str]) -> dict[str, str]:
+    """The configuration that came with the job, for ranks whose working directory is not the container's."""
+    shipped = Path(SPARK_HADOOP).absolute()
+    return {"HADOOP_CONF_DIR": str(shipped)} if "CONTAINER_ID" in inherited and shipped.is_dir() else {}
 
 
 def package_root() -> str:

@@ -47,6 +47,10 @@ class Facts:
     category: Optional[str] = None
     """Class of the error that kept this executor from the facts above."""
     error: Optional[str] = None
+    node: str = ""
+    """YARN's name of the node, "host:port"; "" elsewhere. Two nodes may share a host."""
+    container: str = ""
+    """YARN's container."""
 
 
 @dataclass(frozen=True)

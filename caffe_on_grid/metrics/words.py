@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Optional
 
 from caffe_on_grid.metrics.state import GangState, Rates, rates, seconds_left
+from caffe_on_grid.spec.job import SyncSpec
 from caffe_on_grid.spec.report import Stepped, Tested
 from caffe_on_grid.spec.run import Cause, LastTest, RunRecord, TaskRecord
 
@@ -114,7 +115,7 @@ def banner(state: GangState, run_id: str, sync: str, run_folder: str, model: Opt
     first = state.started
     if first is None:
         return []
-    hosts = [f"{m['host']} (pid {m['pid']})" for _, m in sorted(state.joined.items())]
+    hosts = [f"{m.get('node') or m['host']} (pid {m['pid']})" for _, m in sorted(state.joined.items())]
     modes = sorted({r.started.mode for r in state.ranks.values() if r.started})
     per_executor = state.world / max(1, state.executors)
     rows = [
@@ -133,6 +134,14 @@ def banner(state: GangState, run_id: str, sync: str, run_folder: str, model: Opt
         ("results", ", ".join(x for x in (model, run_folder) if x)),
     ]
     return [f"{name + ':':<11}{text}" for name, text in rows] + [f"remark:    {text}" for text in state.remarks]
+
+
+def sync_words(sync: SyncSpec, world: int) -> str:
+    """How ranks exchange, in words."""
+    if world == 1:
+        return "none (one rank)"
+    check = f"checked every {sync.check_every} steps" if sync.check_every else "checked at the end"
+    return f"{sync.strategy}, buckets of {sync.bucket_mib} MiB, connection {sync.connection}, parameters {check}"
 
 
 def batch_words(state: GangState) -> str:

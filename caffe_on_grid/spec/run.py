@@ -38,6 +38,12 @@ class ExecutorRecord:
     host: str
     pid: int
     cpus: int
+    node: str = ""
+    """YARN's name of its node, "host:port"; "" outside of YARN."""
+    container: str = ""
+    """YARN's container; "" outside of YARN."""
+    devices: tuple[str, ...] = ()
+    """GPUs that it may use: UUIDs, or indices where there are none."""
 
 
 @dataclass(frozen=True)
@@ -140,6 +146,8 @@ class RunRecord:
     model: Optional[str] = None
     """URI of the final model, once it has been written."""
     tasks: tuple[TaskRecord, ...] = ()
+    driver_node: str = ""
+    """YARN's name of the driver's node in cluster mode; "" elsewhere."""
     version: int = VERSION
 
 

@@ -12,7 +12,9 @@ from urllib.parse import quote
 
 from caffe_on_grid.errors import UsageError
 from caffe_on_grid.spec.job import Cluster, JobSpec
+from caffe_on_grid.storage.runs import RUN_ID
 from caffe_on_grid.submit import cluster as clusters
+from caffe_on_grid.submit.capacity import Request
 
 ARCHIVE = "caffe_on_grid.tgz"
 """Name under which executors find the runtime."""
@@ -23,6 +25,16 @@ JOB_ZIP = "job.zip"
 PACKAGE_ZIP = "caffe_on_grid.zip"
 OUTCOME = "outcome.json"
 LOGGING = "log4j2.properties"
+GPUS = "caffe_on_grid_gpus.sh"
+"""The script by which Spark's executors find their GPUs."""
+
+TAG = "caffe-on-grid-"
+"""What the tag of a followed application begins with."""
+
+TAGS = "spark.yarn.tags"
+DISCOVERY = "spark.executor.resource.gpu.discoveryScript"
+HEAP_MIB = 512
+"""Java heap of an executor on YARN: the JVM starts Python and little else; ranks live beside it."""
 
 
 @dataclass(frozen=True)
@@ -42,10 +54,42 @@ class Site:
     """The runtime's archive, shipped to a cluster; None: the nodes have the runtime at the job's runtime.path."""
     runtime: Optional[str] = None
     """The unpacked runtime on the gateway."""
+    package: Optional[str] = None
+    """URI of the package's zip; None: it is in the job's folder."""
+    spark: Mapping[str, str] = field(default_factory=dict)
+    """Settings that say where Spark's jars were uploaded to."""
+    python_archives: Optional[str] = None
+    """URIs of Spark's own Python files; None: Spark uploads them."""
+    submit_options: str = ""
+    """SPARK_SUBMIT_OPTS of the caller: options of spark-submit's JVM."""
+    overhead_mib: Optional[int] = None
+    """Memory of a YARN container beside the heap; None: Spark's own share."""
+    run_id: Optional[str] = None
+    """Name of the run, where this command follows it; None: the driver chooses."""
 
     def file(self, name: str) -> str:
         """Path of a file in the job's folder."""
         return f"{self.folder}/{name}"
+
+
+@dataclass(frozen=True)
+class Application:
+    """A job in YARN, as the gateway follows it."""
+
+    job: JobSpec
+    run_id: str
+    run_folder: str
+    request: Request
+
+    @property
+    def tag(self) -> str:
+        """By which YARN finds it."""
+        return f"{TAG}{self.run_id}"
+
+    @property
+    def in_cluster(self) -> bool:
+        """Whether the driver is in the cluster."""
+        return self.job.cluster.deploy_mode == "cluster"
 
 
 @dataclass(frozen=True)
@@ -54,6 +98,8 @@ class SparkCommand:
 
     argv: tuple[str, ...]
     env: dict[str, str] = field(default_factory=dict)
+    application: Optional[Application] = None
+    """What must be known to follow it in YARN; None: it is no application of YARN's."""
 
     def line(self) -> str:
         """One shell-quoted line that runs it; secrets are masked."""
@@ -89,7 +135,7 @@ def _placement(job: JobSpec, where: clusters.Master) -> Iterator[str]:
     for flag, value in (
         ("--num-executors", str(asked.executors) if where.kind == "yarn" else None),
         ("--executor-cores", str(asked.executor_cores) if asked.executor_cores else None),
-        ("--executor-memory", asked.executor_memory),
+        ("--executor-memory", asked.executor_memory or _own_heap(asked, where)),
         ("--driver-memory", asked.driver_memory),
         ("--queue", asked.queue),
         ("--principal", asked.principal),
@@ -101,14 +147,25 @@ def _placement(job: JobSpec, where: clusters.Master) -> Iterator[str]:
             yield from (flag, value)
 
 
+def _own_heap(asked: Cluster, where: clusters.Master) -> Optional[str]:
+    own = where.kind == "yarn" and "spark.executor.memory" not in asked.conf
+    return f"{HEAP_MIB}m" if own else None
+
+
 def _shipped(job: JobSpec, site: Site, where: clusters.Master) -> Iterator[str]:
     archives = [f"{_uri(site.file(JOB_ZIP))}#{JOB_FOLDER}"]
     if site.archive and not where.here:
         archives.append(f"{_uri(site.archive)}#{ARCHIVE}")
-    yield from ("--py-files", _listed([site.file(PACKAGE_ZIP), *job.cluster.py_files]))
+    yield from ("--py-files", _listed([site.package or site.file(PACKAGE_ZIP), *job.cluster.py_files]))
     yield from ("--archives", _listed([*archives, *job.cluster.archives]))
-    if job.cluster.files:
-        yield from ("--files", _listed(job.cluster.files))
+    files = [*([site.file(GPUS)] if ships_discovery(job, where) else []), *job.cluster.files]
+    if files:
+        yield from ("--files", _listed(files))
+
+
+def ships_discovery(job: JobSpec, where: clusters.Master) -> bool:
+    """Whether executors need our script to find the GPUs that YARN gives them."""
+    return where.kind == "yarn" and job.engine.solver_mode == "gpu" and DISCOVERY not in job.cluster.conf
 
 
 def _uri(path: str) -> str:
@@ -140,10 +197,24 @@ def confs(job: JobSpec, site: Site, where: clusters.Master) -> dict[str, str]:
     return {
         **_gang(job.cluster),
         **(_local(site) if where.here else {"spark.log.level": "WARN"}),
+        **(site.spark if where.kind == "yarn" else {}),
         **(_standalone(job.cluster) if where.kind == "standalone" else {}),
         **(_yarn(job, site) if where.kind == "yarn" else {}),
         **job.cluster.conf,
+        **(_joined(job, site) if where.kind == "yarn" else {}),
     }
+
+
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+
+
+def _joined(job: JobSpec, site: Site) -> dict[str, str]:
+    """Settings that hold ours beside the user's: a tag by which the application is found, our log configuration."""
+    tag = f"{TAG}{site.run_id}" if site.run_id else None
+    ours = {TAGS: (job.cluster.conf.get(TAGS), tag, ",")}
+    if job.cluster.deploy_mode == "client":
+        ours[JAVA_OPTIONS] = (quiet(site), job.cluster.conf.get(JAVA_OPTIONS), " ")
+    return {key: sign.join(filter(None, pair)) for key, (*pair, sign) in ours.items() if any(pair)}
 
 
 def check_confs(job: JobSpec, where: clusters.Master) -> None:
@@ -157,12 +228,16 @@ def check_confs(job: JobSpec, where: clusters.Master) -> None:
 
 def _local(site: Site) -> dict[str, str]:
     """Here Spark is a means: no web pages, and a log configuration that leaves its troubles to our own messages."""
-    quiet = f"-Dlog4j2.configurationFile=file://{quote(site.file(LOGGING))}"
     return {
-        "spark.driver.extraJavaOptions": quiet,
-        "spark.executor.extraJavaOptions": quiet,
+        "spark.driver.extraJavaOptions": quiet(site),
+        "spark.executor.extraJavaOptions": quiet(site),
         "spark.ui.enabled": "false",
     }
+
+
+def quiet(site: Site) -> str:
+    """The JVM option that names our log configuration on the gateway."""
+    return f"-Dlog4j2.configurationFile=file://{quote(site.file(LOGGING))}"
 
 
 def _gang(asked: Cluster) -> dict[str, str]:
@@ -202,6 +277,10 @@ def _yarn(job: JobSpec, site: Site) -> dict[str, str]:
         "spark.yarn.appMasterEnv.PYSPARK_PYTHON": python if in_cluster else None,
         "spark.executor.resource.gpu.amount": devices,
         "spark.task.resource.gpu.amount": devices,
+        DISCOVERY: f"./{GPUS}" if devices else None,
+        "spark.executorEnv.CAFFE_ON_GRID_GPUS": devices,
+        "spark.executor.memoryOverhead": f"{site.overhead_mib}m" if site.overhead_mib else None,
+        f"spark.yarn.appMasterEnv.{RUN_ID}": site.run_id if in_cluster else None,
     }
     return {key: value for key, value in settings.items() if value is not None}
 
@@ -212,10 +291,22 @@ def _node_python(job: JobSpec, site: Site) -> str:
 
 
 def _environment(job: JobSpec, site: Site, where: clusters.Master) -> dict[str, str]:
-    env = {"SPARK_HOME": site.spark_home, **_pythons(job, site, where)}
+    env = {"SPARK_HOME": site.spark_home, **_pythons(job, site, where), **_on_yarn(job, site, where)}
     if site.java_home:
         env["JAVA_HOME"] = site.java_home
     return env
+
+
+def _on_yarn(job: JobSpec, site: Site, where: clusters.Master) -> dict[str, str]:
+    if where.kind != "yarn":
+        return {}
+    in_cluster = job.cluster.deploy_mode == "cluster"
+    env = {
+        "PYSPARK_ARCHIVES_PATH": site.python_archives,
+        RUN_ID: site.run_id,
+        "SPARK_SUBMIT_OPTS": f"{site.submit_options} {quiet(site)}".strip() if in_cluster else None,
+    }
+    return {name: value for name, value in env.items() if value}
 
 
 def _pythons(job: JobSpec, site: Site, where: clusters.Master) -> Mapping[str, str]:

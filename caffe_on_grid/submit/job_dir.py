@@ -7,22 +7,24 @@
     <folder>/caffe_on_grid.zip                                this package, as it travels
     <folder>/caffe_on_grid_driver.py                          what spark-submit starts
     <folder>/log4j2.properties                                how Spark logs where it runs on this machine
+    <folder>/caffe_on_grid_gpus.sh                            how Spark's executors find their GPUs
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from importlib import resources
 from pathlib import Path
 from typing import Any, Optional
 
 from caffe_on_grid.errors import ConfigError, UsageError
-from caffe_on_grid.proto import graph
+from caffe_on_grid.proto import graph, lint, lint_shapes, schema, shapes
 from caffe_on_grid.spec import codec
 from caffe_on_grid.spec.job import Cluster, JobSpec, Output, Start
-from caffe_on_grid.storage import paths
+from caffe_on_grid.storage import hadoop, paths
 from caffe_on_grid.storage.registry import connect
-from caffe_on_grid.submit import argv, follow, package
+from caffe_on_grid.submit import argv, follow, memory, package
 
 DRIVER = """import sys
 
@@ -45,6 +47,10 @@ logger.scheduler.name = org.apache.spark.scheduler
 logger.scheduler.level = off
 logger.network.name = org.apache.spark.network
 logger.network.level = off
+logger.yarn.name = org.apache.spark.deploy.yarn
+logger.yarn.level = off
+logger.submitted.name = org.apache.hadoop.yarn.client.api.impl.YarnClientImpl
+logger.submitted.level = info
 """
 
 GPU = 1
@@ -58,18 +64,24 @@ class Built:
     job: JobSpec
     remarks: tuple[str, ...]
     """For the user, one line each."""
+    memory: Optional[memory.Memory] = None
+    """Of an executor in YARN; None elsewhere."""
 
 
-def build(job: JobSpec, folder: Path, net: Optional[str] = None, local: bool = True) -> Built:
+def build(job: JobSpec, folder: Path, net: Optional[str] = None, local: bool = True, yarn: bool = False) -> Built:
     """Check `job` and copy what it names into `folder` (existing, empty); `write` completes it.
 
     `job.solver` is the solver's path here; `net` replaces the solver's `net:`. `local`: ranks run on this machine, so
-    local data must exist. Raises ConfigError naming the file, and the line that wants it, for what cannot be used.
+    local data must exist. `yarn`: plain paths of results and inputs are the default store's. Raises ConfigError naming
+    the file, and the line that wants it, for what cannot be used.
     """
     inside = folder / argv.JOB_FOLDER
     inside.mkdir()
     shipped = follow.ship(job.solver, inside, net)
-    remarks = [*_check_nets(job, shipped, local)]
+    nets = graph.solver_nets(shipped.message, shipped.read)
+    remarks = [*_check_nets(job, shipped, nets, local)]
+    if yarn:
+        job = _qualified(job)
     start, more = _start(job.start, "train" in job.tasks)
     resolved = replace(
         job,
@@ -79,7 +91,30 @@ def build(job: JobSpec, folder: Path, net: Optional[str] = None, local: bool = T
         start=start,
         output=_output(job.output, job.tasks),
     )
-    return Built(resolved, (*remarks, *more))
+    return Built(resolved, (*remarks, *more), memory.of(resolved, shipped.message, nets) if yarn else None)
+
+
+def _qualified(job: JobSpec) -> JobSpec:
+    """On YARN a plain path is the default store's; what is on this machine is named with `file:`."""
+
+    def on_store(uri: Optional[str]) -> Optional[str]:
+        return None if uri is None else hadoop.qualify(uri)
+
+    return replace(
+        job,
+        data=replace(job.data, input=on_store(job.data.input)),
+        start=replace(
+            job.start,
+            weights=tuple(hadoop.qualify(uri) for uri in job.start.weights),
+            snapshot=on_store(job.start.snapshot),
+        ),
+        output=replace(
+            job.output,
+            model=on_store(job.output.model),
+            text=on_store(job.output.text),
+            run_folder=on_store(job.output.run_folder),
+        ),
+    )
 
 
 def write(job: JobSpec, folder: Path) -> None:
@@ -91,6 +126,9 @@ def write(job: JobSpec, folder: Path) -> None:
     (folder / argv.PACKAGE_ZIP).write_bytes(package.package_zip())
     (folder / argv.DRIVER).write_text(DRIVER, encoding="utf-8")
     (folder / argv.LOGGING).write_text(LOGGING, encoding="utf-8")
+    script = (resources.files("caffe_on_grid.submit") / "gpus.sh").read_bytes()
+    (folder / argv.GPUS).write_bytes(script)
+    (folder / argv.GPUS).chmod(0o755)
 
 
 def _without_secrets(asked: Cluster) -> Cluster:
@@ -106,9 +144,8 @@ def _mode(asked: str, solver: Any) -> str:
     return "gpu" if solver.solver_mode == GPU else "cpu"
 
 
-def _check_nets(job: JobSpec, shipped: follow.Shipped, local: bool) -> Iterator[str]:
+def _check_nets(job: JobSpec, shipped: follow.Shipped, nets: graph.SolverNets, local: bool) -> Iterator[str]:
     """Refuse nets that cannot be run; yields what the user should know."""
-    nets = graph.solver_nets(shipped.message, shipped.read)
     used = [("TRAIN", nets.train)] if "train" in job.tasks else []
     used += [("TEST", net) for net in nets.tests]
     if "test" in job.tasks and job.test_net >= len(nets.tests):
@@ -119,8 +156,32 @@ def _check_nets(job: JobSpec, shipped: follow.Shipped, local: bool) -> Iterator[
             missing = None if phase == "TRAIN" and job.data.input else shipped.missing.get(layer.source)
             if missing and local:
                 raise ConfigError(missing)
+            if not (phase == "TRAIN" and job.data.input):
+                _check_remote(layer)
             if missing:
                 yield f"layer {layer.name!r}: {layer.source} is not on this machine; every node must have it"
+    yield from _check_shapes(job, shipped.message, nets)
+
+
+def _check_shapes(job: JobSpec, solver: Any, nets: graph.SolverNets) -> Iterator[str]:
+    """Refuse shapes that Caffe refuses, as far as they are known without the records; yields warnings."""
+    trains = "train" in job.tasks
+    used = nets if trains else replace(nets, train=schema.NetParameter())
+    try:
+        found = shapes.check(used)
+    except ConfigError as error:
+        raise ConfigError(f"{job.solver}: {error}") from None
+    lines = lint.warnings(solver, nets) if trains else []
+    for net, known in zip((used.train, *used.tests), found):
+        lines += lint_shapes.warnings(solver, net, known)
+    yield from dict.fromkeys(lines)
+
+
+def _check_remote(layer: graph.DataLayer) -> None:
+    """A source on a remote store is looked for before anything is asked of a cluster."""
+    remote = layer.source if paths.local_path(layer.source) is None else None
+    if remote and not connect(remote).exists(remote):
+        raise ConfigError(f"layer {layer.name!r}: {remote}: no such file")
 
 
 def _check_python_layers(job: JobSpec, nets: Iterable[Any]) -> None:
@@ -130,7 +191,7 @@ def _check_python_layers(job: JobSpec, nets: Iterable[Any]) -> None:
 
 
 def _input(uri: Optional[str], local: bool) -> Optional[str]:
-    if uri is not None and local:
+    if uri is not None and (local or paths.local_path(uri) is None):
         _existing(uri, "-input")
     return uri and follow.absolute(uri)
 

@@ -14,7 +14,7 @@ from typing import Optional
 
 from caffe_on_grid.errors import EnvironmentFault
 from caffe_on_grid.spec.job import JobSpec
-from caffe_on_grid.submit import archive, cluster
+from caffe_on_grid.submit import archive, cluster, uploads
 from caffe_on_grid.submit.argv import Site
 
 
@@ -40,6 +40,7 @@ def find(job: JobSpec, folder: Path, environ: Mapping[str, str]) -> Site:
         java_home=java_home,
         archive=packed,
         runtime=runtime,
+        submit_options=environ.get("SPARK_SUBMIT_OPTS", ""),
     )
 
 
@@ -118,4 +119,4 @@ def _runtime(asked: Optional[str], kind: str, deploy_mode: str) -> tuple[Optiona
         )
     if Path(asked).is_dir():
         return None, asked
-    return asked, str(archive.locate(asked)) if deploy_mode == "client" else None
+    return asked, str(archive.locate(uploads.here(asked))) if deploy_mode == "client" else None

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Optional
 
@@ -19,7 +21,7 @@ from caffe_on_grid.errors import ConfigError
 from caffe_on_grid.proto import graph, schema, text, upgrade
 from caffe_on_grid.spec.rank import RankSpec
 from caffe_on_grid.spec.report import Manifest
-from caffe_on_grid.storage import paths, snapshots
+from caffe_on_grid.storage import paths, snapshots, stage
 from caffe_on_grid.storage.registry import connect
 from caffe_on_grid.sync import registry as syncs
 from caffe_on_grid.sync.api import Synchroniser
@@ -201,13 +203,28 @@ def pass_batches(spec: RankSpec, layers: Sequence[graph.DataLayer]) -> int:
 
 
 def source_path(spec: RankSpec, layer: graph.DataLayer, phase: str) -> str:
-    """Where a data layer's records are on this host; -input overrides the TRAIN source."""
+    """Where a data layer's records are on this host; -input overrides the TRAIN source.
+
+    A source on a remote store is copied to this node first, by one rank for all.
+    """
     given = spec.job.data.input
     source = given if phase == "TRAIN" and given else layer.source
-    path = paths.local_path(source)
-    if path is None:
-        raise ConfigError(f"layer {layer.name!r}: source {source} is not on a local file system")
-    return str(path)
+    return staged(source, str(copies(spec)))
+
+
+@lru_cache(maxsize=64)
+def staged(source: str, folder: str) -> str:
+    """The local path of a source; a remote one is below `folder`, asked for once by each rank."""
+    return str(stage.stage(source, Path(folder)))
+
+
+def copies(spec: RankSpec) -> Path:
+    """Folder of this node's copies: YARN's own for the application, shared by its containers; else the executor's.
+
+    It ends with the application.
+    """
+    disks = os.environ.get("LOCAL_DIRS", "").split(",")[0]
+    return Path(disks or Path(spec.scratch).parent) / "caffe-on-grid-data"
 
 
 def feed_plan(spec: RankSpec, layer: graph.DataLayer, phase: str, places: Places, passes: int) -> FeedPlan:

@@ -29,7 +29,7 @@ def test_every_option_is_declared_by_click_for_its_verbs_alone() -> None:
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_declared_option_is_of_the_table_or_no_leafs(verb: str) -> None:
-    own = {"solver", "net", "profile", "dry_run", "as_json", "oozie"}
+    own = {"solver", "net", "profile", "dry_run", "as_json", "oozie", "verbose"}
     if verb == "submit":
         own |= {"does_train", "does_test", "persistent", "lmdb_partitions"}
     table = {options.parameter(option.leaf) for option in options.OPTIONS}

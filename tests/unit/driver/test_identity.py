@@ -10,13 +10,13 @@ from caffe_on_grid.driver import identity, record, stage
 from caffe_on_grid.errors import ConfigError, DataError, GangError, Interrupted, Terminated
 from caffe_on_grid.spec.job import DataSpec, JobSpec, Output, Start
 from caffe_on_grid.spec.report import Failed
-from caffe_on_grid.storage import snapshots
+from caffe_on_grid.storage import runs, snapshots
 
 
 def test_run_ids_sort_by_time_in_utc():
     east = datetime(2026, 1, 2, 1, 0, 0, tzinfo=timezone(timedelta(hours=2)))
-    assert identity.run_id(east, "abc123") == "20260101-230000-abc123"
-    assert identity.fresh_run_id() != identity.fresh_run_id()
+    assert runs.run_id(east, "abc123") == "20260101-230000-abc123"
+    assert runs.fresh_run_id() != runs.fresh_run_id()
 
 
 @pytest.mark.parametrize(
@@ -32,8 +32,8 @@ def test_run_ids_sort_by_time_in_utc():
 )
 def test_where_a_run_keeps_its_things(tasks, output, folder, pointer):
     job = JobSpec(tasks, "solver.prototxt", output=output)
-    assert identity.run_folder(job, "ID", "/cwd") == folder
-    assert identity.pointer(job, folder) == pointer
+    assert runs.run_folder(job, "ID", "/cwd") == folder
+    assert runs.pointer(job, folder) == pointer
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,61 @@
+"""Before a job is submitted: what YARN's REST API says about its queue, labels and containers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Optional
+from urllib.parse import urlencode
+
+from caffe_on_grid.errors import EnvironmentFault, GangError, SecurityFault
+from caffe_on_grid.submit import capacity, yarn
+from caffe_on_grid.submit.capacity import Request
+
+LIMITS = {"memory-mb": "yarn.scheduler.maximum-allocation-mb", "vcores": "yarn.scheduler.maximum-allocation-vcores"}
+
+
+def check(wanted: Request, environ: Mapping[str, str]) -> Optional[str]:
+    """GangError where YARN can never run the job. A remark where YARN does not let us ask; else None.
+
+    EnvironmentFault where no ResourceManager answers: Spark would try for a quarter of an hour.
+    """
+    settings = yarn.configuration(environ)
+    try:
+        found = problem(wanted, yarn.connect(settings, environ), settings)
+    except yarn.Refused as refused:
+        return f"queue, label and sizes are not checked beforehand: {refused}"
+    if found:
+        raise GangError(found)
+    return None
+
+
+def problem(wanted: Request, manager: yarn.ResourceManager, settings: Mapping[str, str]) -> Optional[str]:
+    """What stands against the job."""
+    limits = {name: int(settings[key]) for name, key in LIMITS.items() if settings.get(key, "").isdigit()}
+    scheduler = manager.get("scheduler")
+    found = capacity.problem(wanted, scheduler, labels(manager), capacity.nodes(manager.get("nodes")), limits)
+    return found or _access(wanted, manager, scheduler)
+
+
+def labels(manager: yarn.ResourceManager) -> Optional[list[str]]:
+    """The labels that the cluster knows; None where it has none at all, as an older YARN."""
+    try:
+        rows: Any = manager.get("get-node-labels").get("nodeLabelInfo") or []
+    except yarn.Refused:
+        raise
+    except EnvironmentFault:
+        return None
+    return sorted(str(row["name"]) for row in rows)
+
+
+def _access(wanted: Request, manager: yarn.ResourceManager, scheduler: Mapping[str, Any]) -> Optional[str]:
+    """Whether the user may submit to the queue; a YARN that cannot be asked this refuses the job itself."""
+    queue, _ = capacity.find_queue(scheduler, wanted.queue)
+    query = urlencode({"user": wanted.user, "queue-acl-type": "SUBMIT_APPLICATIONS", "user.name": wanted.user})
+    try:
+        answer = manager.get(f"queues/{(queue or {}).get('queueName', wanted.queue)}/access?{query}")
+    except (EnvironmentFault, SecurityFault):
+        return None
+    if str(answer.get("allowed", "true")).lower() == "true":
+        return None
+    why = " ".join(str(answer.get("diagnostics", "")).split())
+    return f"--queue {wanted.queue}: user {wanted.user} may not submit to it; YARN says: {why}"

@@ -1,0 +1,159 @@
+"""A job in YARN from its submission to its end: followed, judged, ended; the outcome is run.json's, not Spark's."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Optional
+
+from caffe_on_grid.errors import GridError
+from caffe_on_grid.metrics import progress, words
+from caffe_on_grid.spec import run as records
+from caffe_on_grid.storage import paths
+from caffe_on_grid.submit import aftermath, container_logs, process
+from caffe_on_grid.submit.argv import Application, SparkCommand
+from caffe_on_grid.submit.following import Follower, read_record
+from caffe_on_grid.submit.watch import Watch
+
+TICK_S = 0.2
+_SUBMITTED = re.compile(r"Submitted application (application_\d+_\d+)")
+
+
+def run(
+    command: SparkCommand, application: Application, outcome: Path, environ: Mapping[str, str], grace_s: float
+) -> records.RunRecord:
+    """Run `command` to the end of its application; what its driver wrote of itself.
+
+    Raises GangError where the gang does not come together in time, Interrupted or Terminated after a signal; after a
+    driver that died ApplicationDied, TrainingFailed, or what its container says. The application has ended then.
+    """
+    return _Run(command, application, outcome, environ, grace_s).run()
+
+
+class _Run:
+    def __init__(
+        self,
+        command: SparkCommand,
+        application: Application,
+        outcome: Path,
+        environ: Mapping[str, str],
+        grace_s: float,
+    ) -> None:
+        self._command, self._application, self._outcome = command, application, outcome
+        self._environ, self._grace_s = environ, grace_s
+        self._watch = Watch(application, environ)
+        self._display = progress.show()
+        self._follower = Follower(application.job, application.run_id, application.run_folder, self._display)
+        self._silent = application.in_cluster
+        self._verdict: Optional[GridError] = None
+
+    def run(self) -> records.RunRecord:
+        env = {**self._environ, **self._command.env, "CAFFE_ON_GRID_OUTCOME": str(self._outcome)}
+        started = process.started(self._command, env, self._hear, not self._silent)
+        with started as (child, tail), self._nothing_left(child), process.signals(child, self._passes) as caught:
+            self._wait(child, caught)
+            if not caught and self._verdict is None:
+                self._watch.refresh()
+        self._display.close()
+        return self._end(child.returncode, caught, tail)
+
+    def _hear(self, line: str) -> bool:
+        """A line of spark-submit's: it may tell the id; in cluster mode the rest is kept for the worst case."""
+        found = _SUBMITTED.search(line)
+        if found:
+            self._watch.announce(found[1])
+        return not self._silent and not found
+
+    @property
+    def _passes(self) -> bool:
+        """Whether signals go on to the driver: it is here in client mode; in cluster mode YARN has to end it."""
+        return not self._application.in_cluster
+
+    @contextmanager
+    def _nothing_left(self, child: subprocess.Popen[bytes]) -> Iterator[None]:
+        """Whatever happens, no application is left in YARN; one whose command has ended well has ended too."""
+        try:
+            yield
+        finally:
+            if child.poll() != 0:
+                process.kill(child)
+                self._watch.kill()
+
+    def _wait(self, child: subprocess.Popen[bytes], caught: list[int]) -> None:
+        deadline = None
+        while child.poll() is None:
+            time.sleep(TICK_S)
+            if caught and deadline is None:
+                deadline = time.monotonic() + self._grace_s
+                self._signalled(child)
+            if deadline is None:
+                self._verdict = self._watch.look()
+                self._follow()
+            if self._verdict is not None:
+                self._silent = True
+                process.kill(child)
+            if deadline is not None and time.monotonic() > deadline:
+                process.kill(child)
+
+    def _signalled(self, child: subprocess.Popen[bytes]) -> None:
+        if self._application.in_cluster:
+            self._watch.kill()
+            process.kill(child)
+
+    def _follow(self) -> None:
+        if self._application.in_cluster and self._watch.id is not None:
+            self._follower.look()
+
+    # -- the outcome
+
+    def _end(self, code: int, caught: list[int], tail: Iterable[str]) -> records.RunRecord:
+        record = self._record()
+        if record is not None and record.exit_code is not None and self._verdict is None:
+            return self._ended(record, caught)
+        error = self._error(record, code, caught, list(tail))
+        if record is not None:
+            aftermath.close(replace(record, application_id=record.application_id or self._watch.id), error)
+        raise error
+
+    def _record(self) -> Optional[records.RunRecord]:
+        """The driver's own word: in client mode a copy is here, in cluster mode it is in the run's folder."""
+        if not self._application.in_cluster:
+            text = self._outcome.read_text(encoding="utf-8") if self._outcome.is_file() else None
+            return records.loads(text, str(self._outcome)) if text else None
+        return read_record(self._application.run_folder)
+
+    def _ended(self, record: records.RunRecord, caught: list[int]) -> records.RunRecord:
+        if self._application.in_cluster:
+            self._follower.catch_up()
+            cause = [words.failure_line(record.cause)] if record.cause else []
+            self._display.lines([*cause, *words.summary(record, _left(record))])
+        if not caught or record.outcome == "done":
+            return record
+        return replace(record, outcome="interrupted", exit_code=process.SIGNALS[caught[0]].exit_code)
+
+    def _error(self, record: Optional[records.RunRecord], code: int, caught: list[int], tail: list[str]) -> GridError:
+        if caught:
+            name = self._watch.id or "the application"
+            return process.SIGNALS[caught[0]](f"ended by a signal; {name} was killed")
+        if self._verdict is not None:
+            return self._verdict
+        return aftermath.died(record, code, self._last_words(tail))
+
+    def _last_words(self, tail: list[str]) -> str:
+        """What the driver's container says, else YARN, else spark-submit."""
+        facts = self._watch.facts
+        said = container_logs.cause(facts) or container_logs.diagnosis(str(facts.get("diagnostics", "")))
+        if said:
+            return f"{self._watch.id}: {said}"
+        return " | ".join(tail[-3:]) or "its messages are above"
+
+
+def _left(record: records.RunRecord) -> list[str]:
+    saved = [uri for task in record.tasks for uri in task.saved if uri != record.model]
+    files = [paths.join(record.run_folder, name) for name in ("run.json", "metrics.jsonl")]
+    return [*([record.model] if record.model else []), *files, *saved[-1:]]
