@@ -223,7 +223,7 @@ class Manifest:
     seed: int
     run_id: str
     batches: int
-    """Global TRAIN batches consumed so far (= iteration × iter_size)."""
+    """Global TRAIN batches (of world × batch records) consumed so far."""
     test_passes: int
     """Tests made so far of each TEST net (their sources go on where they stopped)."""
     solver_type: str
@@ -231,6 +231,8 @@ class Manifest:
     """File name of the .caffemodel, beside the manifest."""
     state: str
     """File name of the .solverstate, beside the manifest."""
+    batch: int = 0
+    """Records of each rank's pass (batch_size of the first TRAIN data layer; 0 without one)."""
     sizes: dict[str, int] = field(default_factory=dict)
     sha256: dict[str, str] = field(default_factory=dict)
     version: int = 1

@@ -28,14 +28,23 @@ from caffe_on_grid.sync.api import Synchroniser
 from caffe_on_grid.worker.report import Reporter
 
 
+@dataclass(frozen=True)
+class Places:
+    """Where the streams begin: global TRAIN batches and TEST passes already consumed."""
+
+    batches: int = 0
+    passes: int = 0
+
+
 class Inputs:
     """The feeds of one net: one per data layer, all stepped together; none where the net makes its own data."""
 
-    def __init__(self, given: Any, feeds: Sequence[Feed], batch: int, passes: int) -> None:
-        """Feeds for the data layers of the net `given`.
+    def __init__(self, given: Any, feeds: Sequence[Feed], places: Places, batch: int, passes: int) -> None:
+        """Feeds for the data layers of the net `given`, which begin at `places`.
 
         `batch`: records per forward pass (0 without a data layer); `passes`: TEST batches in one pass, all ranks.
         """
+        self.places = places
         self.feeds = feeds
         self.label_uses = graph.label_uses(given)
         self.batch = batch
@@ -89,14 +98,6 @@ class Assembly:
 
 
 @dataclass(frozen=True)
-class Places:
-    """Where the streams begin: global TRAIN batches and TEST passes already consumed."""
-
-    batches: int = 0
-    passes: int = 0
-
-
-@dataclass(frozen=True)
 class Prepared:
     """What is ready before Caffe and MPI are loaded: feeders are forked first, since they must inherit neither."""
 
@@ -115,7 +116,7 @@ def prepare(spec: RankSpec) -> Prepared:
     manifest = resumed.manifest if resumed else None
     tests = test_inputs(spec, solver, nets.tests, manifest)
     training = spec.task == "train"
-    train = open_inputs(spec, nets.train, "TRAIN", train_places(spec, manifest)) if training else None
+    train = open_inputs(spec, nets.train, "TRAIN", train_places(spec, nets.train, manifest)) if training else None
     return Prepared(solver, train, tests, resumed)
 
 
@@ -158,11 +159,15 @@ def fetch_resumed(spec: RankSpec) -> Optional[snapshots.FetchedSnapshot]:
     return snapshots.fetch(uri, Path()) if uri and spec.task == "train" else None
 
 
-def train_places(spec: RankSpec, manifest: Optional[Manifest]) -> Places:
-    """Global batches consumed before; with another world the nearest earlier batch boundary of the same stream."""
-    if manifest is None:
+def train_places(spec: RankSpec, net: Any, manifest: Optional[Manifest]) -> Places:
+    """Global batches consumed before, counted in this job's: with another world or batch_size the stream goes on where
+    it stood, from the nearest earlier batch boundary.
+    """
+    layers = graph.data_layers(net)
+    if manifest is None or not layers:
         return Places()
-    return Places(batches=manifest.batches * manifest.world // spec.world)
+    records = manifest.batches * manifest.world * (manifest.batch or layers[0].batch_size)
+    return Places(batches=records // (spec.world * layers[0].batch_size))
 
 
 def test_inputs(spec: RankSpec, solver: Any, nets: Sequence[Any], manifest: Optional[Manifest]) -> list[Inputs]:
@@ -188,7 +193,7 @@ def open_inputs(spec: RankSpec, net: Any, phase: str, places: Places, passes: in
     if phase == "TEST":
         passes = passes or pass_batches(spec, layers)
     feeds = [feed.start(feed_plan(spec, layer, phase, places, passes)) for layer in layers]
-    return Inputs(net, feeds, layers[0].batch_size if layers else 0, passes)
+    return Inputs(net, feeds, places, layers[0].batch_size if layers else 0, passes)
 
 
 def pass_batches(spec: RankSpec, layers: Sequence[graph.DataLayer]) -> int:

@@ -67,7 +67,7 @@ class Trainer:
         self.publisher = Publisher()
         self.passes = assembly.manifest.test_passes if assembly.manifest else 0
         self.pace = Pace(REPORT_EVERY_S)
-        self.samples = 0
+        self.taken = 0
         self.stepping_s = 0.0
         self.saved_at = -1
 
@@ -97,8 +97,13 @@ class Trainer:
             batch = self.inputs.next()
             self.labels.check(batch)
             self.reporter.at(self.engine.iteration, "compute")
-            self.samples += self.inputs.batch
+            self.taken += 1
             yield batch
+
+    @property
+    def samples(self) -> int:
+        """Records consumed by this rank."""
+        return self.taken * self.inputs.batch
 
     def step(self) -> None:
         """One iteration, reported."""
@@ -192,7 +197,8 @@ class Trainer:
             "world": self.spec.world,
             "seed": self.spec.seed,
             "run_id": self.spec.run_id,
-            "batches": self.engine.iteration * max(1, self.solver.iter_size),
+            "batches": self.inputs.places.batches + self.taken,
+            "batch": self.inputs.batch,
             "test_passes": self.passes,
             "solver_type": self.solver.type,
         }

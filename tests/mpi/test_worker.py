@@ -183,3 +183,32 @@ class Twice(caffe.Layer):
     def forward(self, bottom, top): top[0].data[...] = 2 * bottom[0].data
     def backward(self, top, propagate_down, bottom): bottom[0].diff[...] = 2 * top[0].diff
 """
+
+
+def test_more_ranks_than_test_batches(ranks: Ranks, lmdbs: tuple[Path, Path], tmp_path: Path) -> None:
+    solver = nets.solver(iterations=10).replace("test_iter: 4", "test_iter: 1")
+    outcome = ranks.run(
+        job(tmp_path / "m.caffemodel"), nets.write_job(tmp_path / "job", nets.net(*lmdbs, 6), solver), 3
+    )
+    assert outcome.code == 0, outcome
+    assert [(t.iteration, t.batches) for t in outcome.of(Tested)] == [(0, 1), (10, 1)]
+
+
+def test_hdf5_snapshots_resume_in_another_world(ranks: Ranks, lmdbs: tuple[Path, Path], tmp_path: Path) -> None:
+    """Two ranks of batch 6 go on as one of batch 12 would: the stream goes on where it stood."""
+    models = []
+    for name, world, batch, iterations, resumed in (
+        ("whole", 1, 12, 20, False),
+        ("a", 2, 6, 10, False),
+        ("b", 1, 12, 20, True),
+    ):
+        solver = nets.solver(iterations=iterations, test=False, more="snapshot: 10 momentum: 0.9 snapshot_format: HDF5")
+        folder = nets.write_job(tmp_path / name, nets.net(*lmdbs, batch), solver)
+        state = str(tmp_path / "run" / "snapshots" / "small_iter_10.solverstate.h5") if resumed else None
+        outcome = ranks.run(job(tmp_path / f"{name}.caffemodel", start=Start(snapshot=state)), folder, world)
+        assert outcome.code == 0, outcome
+        models.append(parameters(tmp_path / f"{name}.caffemodel"))
+        if name == "whole":
+            (tmp_path / "run").rename(tmp_path / "run-whole")
+    for name, values in models[0].items():
+        np.testing.assert_allclose(models[2][name], values, rtol=0, atol=1e-5, err_msg=name)
