@@ -514,7 +514,8 @@ FAMILIES: dict[str, Callable[[random.Random, str], Case]] = {
     for f in (
         convolution, deconvolution, im2col, pooling, spp, lrn, batch_norm, scale, bias, inner_product, embed,
         elementwise, threshold, softmax, mvn, eltwise, concat, slice_, flatten, reshape, crop, tile, reduction, argmax,
-        batch_reindex, filter_, softmax_loss, infogain, sigmoid_loss, plain_losses, accuracy, recurrent, lstm_unit, dummy_data,
+        batch_reindex, filter_, softmax_loss, infogain, sigmoid_loss, plain_losses, accuracy, recurrent, lstm_unit,
+        dummy_data,
     )
 }  # fmt: skip
 """Name → maker of one random case."""

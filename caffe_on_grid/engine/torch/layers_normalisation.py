@@ -62,7 +62,7 @@ class BatchNorm(Layer):
     def _add(self, mean: torch.Tensor, variance: torch.Tensor) -> None:
         """A single value has no unbiased variance: there Caffe adds its biased one, 0."""
         if self.samples == 1:
-            variance.zero_()
+            variance = torch.zeros_like(variance)
         sums = [p.data for p in self.params]
         torch._foreach_mul_(sums, self.fraction)
         sums[0].add_(mean)

@@ -8,38 +8,17 @@ from typing import Any, Optional, Union
 import numpy as np
 import torch
 
-from caffe_on_grid.engine.torch import layers, sharing
+from caffe_on_grid.engine.torch import layers, plan, sharing
 from caffe_on_grid.engine.torch.faults import fault_of, faults_between
 from caffe_on_grid.engine.torch.graph import Graph, Node, insert_splits
 from caffe_on_grid.engine.torch.layers_base import Context, Layer, Shape
-from caffe_on_grid.engine.torch.layers_normalisation import BatchNorm, Scale
-from caffe_on_grid.engine.torch.layers_shape import SUM
 from caffe_on_grid.engine.torch.parameter import Parameter
+from caffe_on_grid.engine.torch.plan import Step
 from caffe_on_grid.errors import ConfigError, DataError
 from caffe_on_grid.proto import schema
 
 Values = Union[torch.Tensor, Any]
 """A tensor or a numpy array."""
-
-_OVERWRITABLE = frozenset({"Convolution", "Deconvolution", "InnerProduct", "BatchNorm", "Scale", "Bias", "Concat"})
-"""Types whose backward pass never reads their top, in torch either: a ReLU may overwrite it."""
-
-
-class Step:
-    """One layer in the order of a pass, with what its place in the net asks for."""
-
-    __slots__ = ("aliases", "bottoms", "cuts", "forward", "layer", "losses", "node", "tops")
-
-    def __init__(self, layer: Layer, node: Node) -> None:
-        self.layer, self.node = layer, node
-        self.forward: Callable[..., Any] = layer.forward
-        self.bottoms, self.tops = node.bottoms, node.tops
-        wanted = [need and node.backward for need in node.needs]
-        self.cuts: Optional[list[bool]] = None if all(wanted) else [not w for w in wanted]
-        """Bottoms that pass no gradient on; None: there are none."""
-        self.losses = [(at, w) for at, w in enumerate(node.losses) if w]
-        self.aliases: list[int] = []
-        """In place: other blobs that share the memory in Caffe, made before, so that they change too."""
 
 
 class Net:
@@ -69,7 +48,6 @@ class Net:
         self._graph = Graph()
         self._shapes: list[Shape] = []
         self._pool = sharing.Pool()
-        self._keep = False
         for spec in insert_splits(net.layer):
             self._add(spec)
         self.learnable: list[Parameter] = self._pool.learnable
@@ -143,54 +121,17 @@ class Net:
         if self.context.strict:
             for step in self._steps:
                 self._expose(step)
-        self._alias()
-        self._overwrite()
-        self._fuse()
-        self._number()
+        plan.find_aliases(self._steps, len(self.blob_names))
+        self._position = {id(p): at for at, p in enumerate(self.learnable)}
+        self._stops = plan.refusals(self._steps, self._graph)
+        self._running = [step for step in self._steps if step.layer.type != "Input"]
+        self.keep_diffs = False
 
     def _expose(self, step: Step) -> None:
         """Strict mode: elementwise layers look at their buffers as they are at the end."""
         if hasattr(step.layer, "gradient"):
             bottom, top = step.bottoms[0], step.tops[0]
             step.layer.buffers = lambda: (self._values[bottom], self._values[top])
-
-    def _alias(self) -> None:
-        """Find which blobs share memory in Caffe, and what each in-place layer changes besides its own."""
-        root = list(range(len(self.blob_names)))
-        for step in self._steps:
-            if step.layer.shares:
-                for top in step.tops:
-                    root[top] = root[step.bottoms[0]]
-            elif step.tops and step.bottoms and step.tops[0] == step.bottoms[0]:
-                own = step.tops[0]
-                step.aliases = [b for b, r in enumerate(root) if r == root[own] and b != own]
-
-    def _overwrite(self) -> None:
-        """Let in-place ReLUs overwrite what nobody else reads."""
-        makers: dict[int, str] = {}
-        for step in self._steps:
-            layer = step.layer
-            if layer.in_place_ok and step.tops == step.bottoms:
-                free = makers.get(step.tops[0]) in _OVERWRITABLE and not step.aliases and not self._keep
-                layer.in_place = free and not self.context.strict
-            sums = layer.type == "Eltwise" and layer.spec.eltwise_param.operation == SUM
-            makers.update({top: "Bias" if sums else layer.type for top in step.tops})
-
-    def _fuse(self) -> None:
-        """A Scale in place right after a BatchNorm is computed with it."""
-        for step, after in zip(self._steps, self._steps[1:]):
-            norm, scale = step.layer, after.layer
-            if not isinstance(norm, BatchNorm) or not isinstance(scale, Scale):
-                continue
-            by_channel = scale.blob and scale.param.axis in (1, 1 - len(self._shapes[step.tops[0]]))
-            by_channel = by_channel and scale.params[0].shape == (norm.channels,) and not norm.flat
-            fits = by_channel and after.bottoms == after.tops == step.tops and not after.aliases and not step.losses
-            scale.absorbed = fits and not self._keep and after.cuts is None
-            norm.scale = scale if scale.absorbed else None
-
-    def _number(self) -> None:
-        """For each learnable parameter its index; for each layer the range of those that it owns."""
-        self._position = {id(p): at for at, p in enumerate(self.learnable)}
 
     @property
     def keep_diffs(self) -> bool:
@@ -200,8 +141,8 @@ class Net:
     @keep_diffs.setter
     def keep_diffs(self, keep: bool) -> None:
         self._keep = keep
-        self._overwrite()
-        self._fuse()
+        plan.overwrite(self._steps, not keep and not self.context.strict)
+        plan.fuse(self._steps, not keep)
 
     # passing
 
@@ -210,7 +151,8 @@ class Net:
 
         An input of another shape reshapes the net first. Labels out of range raise DataError (on a GPU: `verify`).
         """
-        self.verify()
+        if self.context.pending:
+            self.verify()
         given = {self._input(name): self._tensor(name, value) for name, value in inputs.items()}
         held = self._values
         self._values = [None] * len(held)
@@ -221,7 +163,8 @@ class Net:
             self._resize(given)
         self._diffs, self._losses = {}, []
         with torch.set_grad_enabled(self.differentiable):
-            for step in self._steps:
+            self._enter()
+            for step in self._running:
                 self._pass(step)
         return self._total()
 
@@ -246,39 +189,41 @@ class Net:
                 self._reshape(step.layer, step.node, [self._shapes[b] for b in step.bottoms])
 
     def _pass(self, step: Step) -> None:
-        values, layer = self._values, step.layer
-        if layer.type == "Input":
-            self._enter(step)
-            return
+        values = self._values
         bottoms = [values[b] for b in step.bottoms]
         if step.cuts is not None:
             bottoms = [x.detach() if cut else x for x, cut in zip(bottoms, step.cuts)]
         if self._dynamic:
             self._follow(step, bottoms)
         found = step.forward(*bottoms)
-        if type(found) is not tuple:
-            values[step.tops[0]] = found
-            found = (found,)
-        else:
+        if type(found) is tuple:
             for top, value in zip(step.tops, found):
                 values[top] = value
-        for other in step.aliases:
-            if values[other] is not None:
-                values[other] = self._changed(values[other], found[0])
-        for at, weight in step.losses:
-            self._losses.append((found[at], weight))
+        else:
+            values[step.tops[0]] = found
+        if step.special:
+            self._finish(step, found if type(found) is tuple else (found,))
         if self._keep:
             self._retain(step)
+
+    def _finish(self, step: Step, tops: Sequence[torch.Tensor]) -> None:
+        """Losses, and the other blobs that an in-place layer changes."""
+        values = self._values
+        for other in step.aliases:
+            if values[other] is not None:
+                values[other] = self._changed(values[other], tops[0])
+        for at, weight in step.losses:
+            self._losses.append((tops[at], weight))
 
     def _changed(self, old: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
         """A blob whose memory an in-place layer has changed; in strict mode its gradient passes that layer by."""
         new = new.reshape(old.shape)
         return old + (new - old).detach() if self.context.strict else new
 
-    def _enter(self, step: Step) -> None:
+    def _enter(self) -> None:
         """Inputs whose gradient is wanted are leaves."""
-        for top in step.tops:
-            if top in self._wanted and self._keep and self.differentiable:
+        if self._keep and self.differentiable:
+            for top in self._wanted.intersection(self._inputs.values()):
                 self._values[top] = self._diffs[top] = self._values[top].detach().requires_grad_()
 
     def _follow(self, step: Step, bottoms: Sequence[torch.Tensor]) -> None:
@@ -312,8 +257,9 @@ class Net:
         With `on_ready` set, it is called with the first and last index of the parameters of each layer as they become
         final. Raises ConfigError where a gradient would have to reach labels or pass a layer without a backward pass.
         """
-        self._refuse()
-        roots = {id(top): (top, torch.full_like(top, weight)) for top, weight in self._losses}
+        for layer, words in self._stops:
+            layer.fail(words)
+        roots = {id(top): (top, torch.full_like(top, weight)) for top, weight in self._losses if top.requires_grad}
         for name, diff in (diffs or {}).items():
             top = self.blob(name)
             roots[id(top)] = (top, self._tensor(name, diff).reshape(top.shape))
@@ -327,20 +273,6 @@ class Net:
                 watch.close()
         if watch is not None:
             watch.finish()
-
-    def _refuse(self) -> None:
-        """Where Caffe's backward pass would stop."""
-        for step in self._steps:
-            layer, node = step.layer, step.node
-            if not node.backward or not any(self._graph_carries(b) for b in node.bottoms):
-                continue
-            bad = [j for j, need in enumerate(node.needs) if need and (j in layer.no_gradient or not layer.backward)]
-            bad = [j for j in bad if self._graph_carries(node.bottoms[j])]
-            if bad and (any(node.losses) or layer.backward):
-                layer.fail(f"cannot backpropagate to bottom {bad[0]} ('{self.blob_names[node.bottoms[bad[0]]]}')")
-
-    def _graph_carries(self, blob: int) -> bool:
-        return blob not in self._inputs.values() and self._graph.carries(blob)
 
     def verify(self) -> None:
         """Raise DataError for labels of earlier passes that were out of range (on a GPU; waits for the device)."""

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 
 from caffe_on_grid.engine.api import LayerTime
-from caffe_on_grid.engine.torch.net import Net, Step
+from caffe_on_grid.engine.torch.net import Net
+from caffe_on_grid.engine.torch.plan import Step
 
 
 def time_layers(net: Net, inputs: Mapping[str, torch.Tensor], iterations: int) -> tuple[LayerTime, ...]:
