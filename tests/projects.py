@@ -32,7 +32,8 @@ layer { name: "d" type: "Data" top: "data" top: "label" include { phase: TRAIN }
   data_param { source: "../data/train_lmdb" batch_size: 4 backend: LMDB } }
 layer { name: "d" type: "Data" top: "data" top: "label" include { phase: TEST }
   data_param { source: "data/test_lmdb" batch_size: 4 backend: LMDB } }
-layer { name: "ip" type: "InnerProduct" bottom: "data" top: "ip" inner_product_param { num_output: 3 } }
+layer { name: "ip" type: "InnerProduct" bottom: "data" top: "ip"
+  inner_product_param { num_output: 3 weight_filler { type: "xavier" } } }
 layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }
 """
 

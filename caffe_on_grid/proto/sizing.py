@@ -15,7 +15,7 @@ from caffe_on_grid.proto.shapes_data import KINDS
 
 MIB = 2**20
 
-BASE_MIB = 112
+BASE_MIB = 116
 """Interpreter, numpy, protobuf and Caffe's libraries, before the first net."""
 MPI_MIB = 12
 """MPI's libraries and buffers, where there is more than one rank."""

@@ -8,12 +8,13 @@ from __future__ import annotations
 import sys
 
 import proto_net_checks
+import proto_shapes_checks
 import proto_solver_checks
 import proto_text_checks
 import proto_upgrade_checks
 from proto_case import Net
 
-MODULES = (proto_text_checks, proto_upgrade_checks, proto_net_checks, proto_solver_checks)
+MODULES = (proto_text_checks, proto_upgrade_checks, proto_net_checks, proto_shapes_checks, proto_solver_checks)
 CHECKS = {name: check for module in MODULES for name, check in vars(module).items() if name.startswith("check_")}
 
 

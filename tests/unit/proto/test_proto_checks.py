@@ -35,7 +35,7 @@ def test_runs_from_a_zip_and_loads_no_numpy(root: Path, tmp_path: Path) -> None:
                 archive.write(path, path.relative_to(root))
         for name in ("__init__.py", "errors.py"):
             archive.write(root / "caffe_on_grid" / name, f"caffe_on_grid/{name}")
-    modules = "graph, lint, references, schedule, schema, text, upgrade, weights"
+    modules = "graph, lint, lint_shapes, references, schedule, schema, shapes, sizing, text, upgrade, weights"
     program = (
         f"import sys; sys.path.insert(0, {str(package)!r}); from caffe_on_grid.proto import {modules}; "
         "assert '.zip' in schema.__file__; assert 'numpy' not in sys.modules; "

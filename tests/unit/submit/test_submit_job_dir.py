@@ -158,7 +158,7 @@ def test_a_test_alone_reads_its_model(here: Path, folder: Path) -> None:
         (lambda h: (h / "proto/solver.prototxt").write_text("max_itr: 5"), job(), ConfigError,
          "proto/solver.prototxt:1:1: "),
         (lambda h: (h / "proto/net.prototxt").write_text(projects.NET + "layer { nme: 'x' }"), job(), ConfigError,
-         "net.prototxt:9:9: "),
+         "net.prototxt:10:9: "),
         (lambda h: (h / "out").mkdir() or (h / "out/net.caffemodel").touch(), job(), ConfigError,
          "-model out/net.caffemodel: exists; remove it, name another, or say --overwrite"),
         (lambda h: (h / "out/net.caffemodel").mkdir(parents=True), job(), ConfigError, "is a folder; name a file"),
@@ -179,6 +179,35 @@ def test_refused(here: Path, folder: Path, spoil: object, spec: JobSpec, error: 
         job_dir.build(spec, folder)
     assert message.replace("HERE", str(here)) in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+CROPPED = projects.NET.replace("transform_param { mean_file", "transform_param { crop_size: 8 mean_file")
+
+
+def test_shapes_are_checked_before_anything_is_submitted(here: Path, folder: Path) -> None:
+    wrong = """layer { name: "c" type: "Convolution" bottom: "data" top: "c" include { phase: TRAIN }
+  convolution_param { num_output: 2 kernel_size: 9 } }"""
+    projects.make(here, net=CROPPED + wrong)
+    said = r"proto/solver.prototxt: TRAIN net: Caffe refuses layer 'c' \(Convolution\) of data 4x3x8x8: .* = 0"
+    with pytest.raises(ConfigError, match=said):
+        job_dir.build(job(), folder)
+
+
+def test_shapes_that_only_grey_records_fit_are_not_refused(here: Path, folder: Path) -> None:
+    reshape = (
+        'layer { name: "r" type: "Reshape" bottom: "data" top: "r" reshape_param { shape { dim: 4 dim: 1 dim: 64 } } }'
+    )
+    projects.make(here, net=CROPPED + reshape)
+    assert job_dir.build(job(), folder).remarks == ()
+
+
+def test_warnings_are_said(here: Path, folder: Path) -> None:
+    in_place = """layer { name: "s" type: "Sigmoid" bottom: "ip" top: "s" }
+layer { name: "d2" type: "Dropout" bottom: "s" top: "s" }"""
+    projects.make(here, projects.SOLVER + "snapshot: 50\n", CROPPED + in_place)
+    first, second = job_dir.build(job(), folder).remarks
+    assert first == "solver: snapshot 50 > max_iter 20: no snapshot before the end"
+    assert second.startswith("layer 'd2': works in place on the top of 's'")
 
 
 def test_overwrite(here: Path, folder: Path) -> None:
