@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import lmdb
 import nets
 import pytest
-from command import Command, link_runtime, nothing_complete
+from command import Command, Ended, link_runtime, nothing_complete
 
 pytestmark = [pytest.mark.spark, pytest.mark.runtime]
 
@@ -152,53 +153,73 @@ def lmdbs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return nets.write_lmdb(folder / "train"), nets.write_lmdb(folder / "test", 24)
 
 
-@pytest.fixture
-def command(runtime: Path, tmp_path: Path):
-    started = Command(tmp_path, runtime)
-    yield started
-    started.close()
+@dataclass
+class Refused:
+    """A command that was refused."""
 
+    job: Job
+    ended: Ended
+    left_behind: list[str]
 
-@pytest.fixture
-def job(command: Command, lmdbs: tuple[Path, Path]) -> Job:
-    (command.folder / "models").mkdir()
-    return Job(command.folder, command.runtime, nets.net(*lmdbs, batch=6))
+    def check(self, code: int, message: str) -> None:
+        assert self.ended.code == code, self.ended.err
+        assert message in self.ended.error
+        assert self.left_behind == []
+        if self.job.model.parent.is_dir():
+            nothing_complete(self.job.model)
 
 
 def words_of(job: Job) -> list[object]:
     folder = nets.write_job(job.folder / "job", job.net, job.solver)
-    given = {"-conf": folder / "solver.prototxt", "-model": job.model}
-    return ["train", *(word for pair in given.items() for word in pair), *job.words]
+    return ["train", "-conf", folder / "solver.prototxt", "-model", job.model, *job.words]
 
 
-def refused(command: Command, job: Job, code: int, message: str) -> None:
-    ended = command.run(*words_of(job), **job.env)
-    assert ended.code == code, ended.err
-    assert message in ended.error
-    command.started[-1].await_nobody()
-    assert command.left_behind() == []
-    if job.model.parent.is_dir():
-        nothing_complete(job.model)
+def prepared(folder: Path, runtime: Path, lmdbs: tuple[Path, Path]) -> tuple[Command, Job]:
+    (folder / "models").mkdir()
+    return Command(folder, runtime), Job(folder, runtime, nets.net(*lmdbs, batch=6))
+
+
+def refused(folder: Path, runtime: Path, lmdbs: tuple[Path, Path], spoil: Spoil) -> Refused:
+    """Run a spoiled job to its end, and wait until none of its processes is left."""
+    command, job = prepared(folder, runtime, lmdbs)
+    spoil(job)
+    try:
+        ended = command.run(*words_of(job), **job.env)
+        command.started[-1].await_nobody()
+        return Refused(job, ended, command.left_behind())
+    finally:
+        command.close()
 
 
 @pytest.mark.parametrize("name", ON_THE_GATEWAY)
-def test_refused_on_the_gateway(command: Command, job: Job, name: str) -> None:
+def test_refused_on_the_gateway(runtime: Path, tmp_path: Path, lmdbs: tuple[Path, Path], name: str) -> None:
     spoil, code, message = ON_THE_GATEWAY[name]
-    spoil(job)
-    refused(command, job, code, message)
-    assert not (job.folder / "models" / "net").exists()
+    done = refused(tmp_path, runtime, lmdbs, spoil)
+    done.check(code, message)
+    assert not (done.job.folder / "models" / "net").exists()
+
+
+@pytest.fixture(scope="module")
+def in_a_rank(
+    request: pytest.FixtureRequest, runtime: Path, tmp_path_factory: pytest.TempPathFactory, lmdbs: tuple[Path, Path]
+) -> Iterator[dict[str, Future[Refused]]]:
+    """The cases that have been chosen, two at a time: much of a job's start is waiting."""
+    chosen = [i.callspec.params["name"] for i in request.session.items if "in_a_rank" in getattr(i, "fixturenames", ())]
+    with ThreadPoolExecutor(2) as pool:
+        folders = {name: tmp_path_factory.mktemp("case") for name in chosen}
+        yield {name: pool.submit(refused, folders[name], runtime, lmdbs, IN_A_RANK[name][0]) for name in chosen}
 
 
 @pytest.mark.parametrize("name", IN_A_RANK)
-def test_refused_in_a_rank(command: Command, job: Job, name: str) -> None:
-    spoil, code, message = IN_A_RANK[name]
-    spoil(job)
-    refused(command, job, code, message)
+def test_refused_in_a_rank(in_a_rank: dict[str, Future[Refused]], name: str) -> None:
+    _, code, message = IN_A_RANK[name]
+    in_a_rank[name].result().check(code, message)
 
 
 def test_bad_records_are_counted_where_they_may_be_skipped_and_ranks_may_outnumber_cores(
-    command: Command, job: Job
+    runtime: Path, tmp_path: Path, lmdbs: tuple[Path, Path]
 ) -> None:
+    command, job = prepared(tmp_path, runtime, lmdbs)
     source(with_a_bad_record)(job)
     ranks = len(os.sched_getaffinity(0)) + 1
     ended = command.run(*words_of(job), "--skip-bad-records", "-devices", ranks).well()

@@ -22,12 +22,22 @@ FOREVER = nets.solver(iterations=10_000_000, test=False, more="snapshot: 200").r
 class Job:
     """A job of two ranks on two executors, running."""
 
-    def __init__(self, command: Command, solver: str = FOREVER) -> None:
+    def __init__(self, command: Command, solver: str = FOREVER, master: str = "local[2]") -> None:
         self.command = command
         self.model = command.folder / "net.caffemodel"
         lmdbs = nets.write_lmdb(command.folder / "train"), nets.write_lmdb(command.folder / "test", 24)
         folder = nets.write_job(command.folder / "job", nets.net(*lmdbs, batch=6), solver)
-        words = ("-conf", folder / "solver.prototxt", "-model", self.model, "--num-executors", 2, "--json")
+        words = (
+            "-conf",
+            folder / "solver.prototxt",
+            "-model",
+            self.model,
+            "--num-executors",
+            2,
+            "--json",
+            "--master",
+            master,
+        )
         self.running: Running = command.start("train", *words)
 
     def trains(self) -> Job:
@@ -75,6 +85,16 @@ def test_an_executors_agent_is_killed(command: Command) -> None:
     os.kill(int(pids[1]), signal.SIGKILL)
     ended = job.end(1)
     assert "executor 1" in ended.error and socket.gethostname() in ended.error
+
+
+def test_an_executor_is_killed(command: Command) -> None:
+    """With all that is in its session: its agent, its rank."""
+    job = Job(command, master="local-cluster[2,1,1024]").trains()
+    executors = job.running.processes("CoarseGrainedExecutorBackend")
+    assert len(executors) == 2
+    os.kill(min(executors), signal.SIGKILL)
+    ended = job.end(1)
+    assert re.search(r"executor \d", ended.error)
 
 
 def test_spark_is_killed(command: Command) -> None:
