@@ -49,6 +49,28 @@ class Launcher:
             text=True,
         )
 
+    def spark_words(self, home: str) -> list[str]:
+        """What SparkMain gives to spark-submit for a spark action whose application lies at `home` on HDFS
+        (SparkArgsExtractor.extract)."""
+        workflow = oozie_rules.validated((self.application / "workflow.xml").read_text())
+        self._localise([])
+        texts = {
+            tag: [self._evaluated(text) for text in oozie_rules.texts(workflow, "spark", tag)]
+            for tag in ("master", "mode", "name", "jar", "spark-opts", "arg", "file", "archive")
+        }
+        (jar,) = texts["jar"]
+        lib = sorted(path.name for path in (self.application / "lib").iterdir())
+        files = [*(f"{home}/lib/{name}#{name}" for name in lib if name != jar), *texts["file"]]
+        archives = [uri if ":" in uri else f"{home}/{uri}" for uri in texts["archive"]]
+        return [
+            *("--master", *texts["master"], "--deploy-mode", *texts["mode"], "--name", *texts["name"]),
+            *oozie_rules.split(*texts["spark-opts"]),
+            *("--conf", "spark.executor.extraClassPath=$PWD/*", "--conf", "spark.driver.extraClassPath=$PWD/*"),
+            *("--conf", f"spark.yarn.tags={self.settings['oozie.child.mapreduce.job.tags']}"),
+            *("--conf", "spark.yarn.security.tokens.hadoopfs.enabled=false"),
+            *("--files", ",".join(files), "--archives", ",".join(archives), "--verbose", jar, *texts["arg"]),
+        ]
+
     def run(self, env: Mapping[str, str], timeout: float = 200) -> tuple[int, str, str]:
         """The command's code, stdout and stderr."""
         process = self.start(env)

@@ -96,7 +96,7 @@ def execute(
         for application in yarn.end_tagged(action.tags, settings, environ):
             note(f"{application} of an earlier attempt was still there and is killed")
     with start.workspace(keep=False) as folder:
-        prepared = start.prepare(inside(job, action, note), given, net, folder, environ)
+        prepared = start.prepare(inside(job, action, note), given, net, folder, environ, note=note)
         for remark in prepared.remarks:
             note(remark)
         record = run.run(prepared.command, folder, environ)

@@ -40,19 +40,35 @@ class Parts:
     """Variables of a shell action."""
 
 
-def workflow(name: str, step: str, body: Element) -> str:
-    """The text of workflow.xml: start, the one action `step`, its two ends."""
+def workflow(name: str, step: str, body: Element, fresh: Optional[str] = None) -> str:
+    """The text of workflow.xml: start, the one action `step`, its two ends.
+
+    `fresh`: an HDFS URI that must not exist; the workflow looks before the action."""
     app = ElementTree.Element("workflow-app", {"xmlns": WORKFLOW, "name": name})
     app.append(ElementTree.Comment(_WORDS[body.tag]))
-    _add(app, "start", to=step)
+    _add(app, "start", to="look" if fresh else step)
+    if fresh:
+        _look(app, step, fresh)
     node = _add(app, "action", name=step)
     node.append(body)
     _add(node, "ok", to="end")
     _add(node, "error", to="failed")
     _add(_add(app, "kill", name="failed"), "message", f"{step}: ${{wf:errorMessage(wf:lastErrorNode())}}")
+    if fresh:
+        message = f"{fresh} exists; remove it, or render the workflow with another -model or --overwrite"
+        _add(_add(app, "kill", name="exists"), "message", message)
     _add(app, "end", name="end")
     ElementTree.indent(app)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(app, encoding="unicode") + "\n"
+
+
+def _look(app: Element, step: str, uri: str) -> None:
+    """A decision: on to `step` unless `uri` exists. Oozie's fs:exists wants the NameNode named."""
+    quoted = "'" + uri.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    place = f"concat(nameNode, {quoted.replace('hdfs://', '', 1)})" if uri.startswith("hdfs:///") else quoted
+    switch = _add(_add(app, "decision", name="look"), "switch")
+    _add(switch, "case", f"${{fs:exists({place})}}", to="exists")
+    _add(switch, "default", to=step)
 
 
 _CREDENTIALS = """ On a cluster with Kerberos Oozie gives the action delegation tokens of the NameNode and of YARN; for

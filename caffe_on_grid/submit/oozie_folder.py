@@ -17,7 +17,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Collection, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Optional
 
@@ -37,6 +37,19 @@ REFUSED = {
 APP = "${wf:appPath()}"
 HERE = "."
 """The action's working directory, where Oozie links the application's files."""
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a job has on its nodes."""
+
+    archive: Optional[str]
+    """The runtime's archive as the action names it; None: a folder on every node."""
+    python: str
+    """The runtime's Python, from the action's working directory."""
+    overhead_mib: Optional[int] = None
+    """Of an executor's container in YARN."""
+    spark_home: Optional[str] = None
 
 
 def write(
@@ -67,6 +80,9 @@ def _allowed(kind: str, job: JobSpec) -> JobSpec:
             raise UsageError(message)
     if kind == "spark" and job.cluster.master != "yarn":
         raise UsageError(f"--master {job.cluster.master}: a spark action runs on yarn; use --action shell")
+    plain = [uri for value in _later(job).values() for uri in _each(value) if not _remote(uri)]
+    if kind == "spark" and plain:
+        raise UsageError(f"{plain[0]}: name its store in a spark action (hdfs://{plain[0]})")
     if kind == "spark" and actions.YARN_TAGS in job.cluster.conf:
         raise UsageError(f"--conf {actions.YARN_TAGS}: Oozie's spark action sets it, and finds the application by it")
     fixed = "\0".join(str(getattr(job, part)) for part in ("runtime", "engine", "data", "sync", "start", "output"))
@@ -91,8 +107,9 @@ def _fill(
     kind: str, asked: JobSpec, net: Optional[str], folder: Path, made: Path, environ: Mapping[str, str], name: str
 ) -> tuple[str, ...]:
     where = cluster.master(asked.cluster.master, site.cores())
-    built = job_dir.build(_seen(asked, folder), folder, net, local=False)
+    built = job_dir.build(_seen(asked, folder), folder, net, local=False, yarn=where.kind == "yarn")
     job = _with(built.job, _later(asked))
+    overhead = built.memory.overhead_mib if built.memory else None
     known = yarn.configuration(environ)
     queue, named = job.cluster.queue or "default", job.cluster.name or f"caffe-on-grid {'+'.join(job.tasks)}"
     settled = replace(
@@ -100,12 +117,22 @@ def _fill(
     )
     archive, python = _runtime(job.runtime.path, made)
     job = replace(job, cluster=settled, runtime=replace(job.runtime, path=archive or job.runtime.path))
-    body = _ACTIONS[kind](job, archive, python, folder, made, environ)
+    needs = Needs(archive, python, overhead, _spark_home(kind, environ))
+    body = _ACTIONS[kind](job, needs, folder, made)
     step = "-".join(job.tasks)
-    (made / "workflow.xml").write_text(oozie.workflow(oozie.checked(named), step, body), encoding="utf-8")
-    texts = oozie.job_properties(kind, name, known, queue, _spark_home(kind, environ))
+    (made / "workflow.xml").write_text(
+        oozie.workflow(oozie.checked(named), step, body, _fresh(kind, job)), encoding="utf-8"
+    )
+    texts = oozie.job_properties(kind, name, known, queue, needs.spark_home)
     (made / "job.properties").write_text(texts, encoding="ascii")
     return built.remarks
+
+
+def _fresh(kind: str, job: JobSpec) -> Optional[str]:
+    """The model that must not be there yet: a spark action's job is not looked over again before it runs."""
+    looks = kind == "spark" and "train" in job.tasks and not job.output.overwrite
+    on_hdfs = paths.scheme(job.output.model or "") in ("hdfs", "viewfs", "webhdfs")
+    return job.output.model if looks and on_hdfs else None
 
 
 def _spark_home(kind: str, environ: Mapping[str, str]) -> Optional[str]:
@@ -160,7 +187,7 @@ def _seen(job: JobSpec, folder: Path) -> JobSpec:
     model = folder.parent / "stand-in"
     if "train" not in job.tasks:
         model.touch()
-    stands = {"start.weights": (), "output.model": str(model)}
+    stands = {"start.weights": (), "output.model": model.as_uri(), "data.input": model.as_uri()}
     return _with(job, {name: stands.get(name) for name in _later(job)})
 
 
@@ -225,37 +252,30 @@ def _node_folder(asked: str) -> str:
 # --- The two kinds ----------------------------------------------------------------------------------------------------
 
 
-def _spark(
-    job: JobSpec, archive: Optional[str], python: str, folder: Path, made: Path, environ: Mapping[str, str]
-) -> oozie.Element:
+def _spark(job: JobSpec, needs: Needs, folder: Path, made: Path) -> oozie.Element:
     """The command of the job, rendered; and its files."""
-    on_nodes = job if archive is None else replace(job, runtime=replace(job.runtime, path=None))
+    on_nodes = job if needs.archive is None else replace(job, runtime=replace(job.runtime, path=None))
     job_dir.write(on_nodes, folder)
-    home = python[: -len("/bin/python")]
-    found = argv.Site("spark-submit", "", python, HERE, site.cores(), archive=archive, runtime=home)
-    command = argv.command(job, found)
+    home = needs.python[: -len("/bin/python")]
+    found = argv.Site("spark-submit", "", needs.python, HERE, site.cores(), archive=needs.archive, runtime=home)
+    command = argv.command(job, replace(found, overhead_mib=needs.overhead_mib))
     for name in oozie.own_files(command):
-        shutil.copyfile(folder / name, (made if name == argv.JOB_ZIP else made / "lib") / name)
+        shutil.copy(folder / name, (made if name == argv.JOB_ZIP else made / "lib") / name)
     return oozie.spark(command, oozie.Parts())
 
 
-def _shell(
-    job: JobSpec, archive: Optional[str], python: str, folder: Path, made: Path, environ: Mapping[str, str]
-) -> oozie.Element:
+def _shell(job: JobSpec, needs: Needs, folder: Path, made: Path) -> oozie.Element:
     """The job's arguments, rendered; and its files."""
     job_dir.write(job, folder)
     for name in (argv.JOB_ZIP, argv.PACKAGE_ZIP):
         shutil.copyfile(folder / name, made / "lib" / name)
     program = made / "lib" / oozie.SCRIPT
-    program.write_text(oozie.script(python), encoding="utf-8")
+    program.write_text(oozie.script(needs.python), encoding="utf-8")
     program.chmod(0o755)
-    env = {
-        "HADOOP_USER_NAME": "${wf:user()}",
-        **({"SPARK_HOME": "${sparkHome}"} if _spark_home("shell", environ) else {}),
-    }
-    shipped = () if archive is None else (f"{archive}#{argv.ARCHIVE}",)
-    if archive == argv.ARCHIVE:
-        job = replace(job, runtime=replace(job.runtime, path=f"{APP}/{archive}"))
+    env = {"HADOOP_USER_NAME": "${wf:user()}", **({"SPARK_HOME": "${sparkHome}"} if needs.spark_home else {})}
+    shipped = () if needs.archive is None else (f"{needs.archive}#{argv.ARCHIVE}",)
+    if needs.archive == argv.ARCHIVE:
+        job = replace(job, runtime=replace(job.runtime, path=f"{APP}/{needs.archive}"))
     return oozie.shell(job, oozie.Parts(archives=shipped, env=env))
 
 

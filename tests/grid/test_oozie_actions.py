@@ -74,11 +74,11 @@ def test_a_spark_action_trains(grid, render, hdfs_folder: str) -> None:
 
 
 def test_a_shell_action_ends_what_an_earlier_attempt_left(grid, render, hdfs_folder: str) -> None:
-    """The first launcher dies as a node does; its application, which would run for hours, makes room for the second."""
+    """The first launcher dies as with its node, and leaves an application that the second one must not meet."""
     model = f"{grid.hdfs}{hdfs_folder}/net.caffemodel"
     first = render("shell", 10, model)
     tag = first.settings["oozie.child.mapreduce.job.tags"]
-    process = first.start({**launcher_environment(grid), "CAFFE_ON_GRID_TEST": "1"})
+    process = first.start(launcher_environment(grid))
     running = f"applicationTags={tag}&states=ACCEPTED,RUNNING"
     end = time.monotonic() + 120
     while not (left := grid.applications(running)):

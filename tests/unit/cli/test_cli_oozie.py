@@ -44,6 +44,7 @@ def test_a_spark_application(project: Path, run: Run) -> None:
     shipped = job("app/job.zip")
     assert (shipped["output"]["model"], shipped["data"]["input"]) == ("hdfs:///models/m", "hdfs:///data")
     assert shipped["runtime"]["path"] is None
+    assert oozie_rules.texts(root, "w", "case") == ["${fs:exists(concat(nameNode, '/models/m'))}"]
     assert "caffe_on_grid/driver/main.py" in zipfile.ZipFile("app/lib/caffe_on_grid.zip").namelist()
 
 
@@ -109,6 +110,7 @@ CASES: dict[str, tuple[tuple[str, ...], int, str]] = {
     "tags": (("--action", "spark", *WORDS, "--conf", "spark.yarn.tags=a"), 2, "Oozie's spark action sets it"),
     "local spark": (("--action", "spark", *WORDS, "--master", "local[2]"), 2, "a spark action runs on yarn"),
     "expression": (("--action", "spark", *WORDS, "-input", "${data}"), 2, "use --action shell"),
+    "plain": (("--action", "spark", *WORDS, "-input", "/data"), 2, "/data: name its store in a spark action (hdfs://"),
     "relative": (("--action", "shell", *WORDS, "-input", "data"), 2, "data.input data: name it in full"),
     "quotes": (("--action", "spark", *WORDS, "--conf", 'spark.a="b c"'), 2, "cannot hold a double quote"),
     "secret": (("--action", "shell", *WORDS, "--conf", "spark.my.secret=s3cret"), 2, "a secret in a workflow"),

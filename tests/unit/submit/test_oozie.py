@@ -125,6 +125,21 @@ def test_every_leaf_survives_the_arguments() -> None:
         assert replace(defaults.job(again, ("train",), "s"), origins={}) == replace(job, origins={}), leaf.name
 
 
+@pytest.mark.parametrize(
+    ("uri", "case"),
+    [
+        ("hdfs:///models/m", "${fs:exists(concat(nameNode, '/models/m'))}"),
+        ("hdfs://grid/it's", "${fs:exists('hdfs://grid/it\\'s')}"),
+    ],
+)
+def test_a_model_that_exists_ends_the_workflow_before_the_action(uri: str, case: str) -> None:
+    body = oozie.spark(argv.command(JOB, SITE), oozie.Parts())
+    root = oozie_rules.validated(oozie.workflow("w", "train", body, uri))
+    assert oozie_rules.texts(root, "w", "case") == [case]
+    ways = {tag: root.find(f".//w:{tag}", oozie_rules.SPACES).get("to") for tag in ("start", "case", "default")}
+    assert ways == {"start": "look", "case": "exists", "default": "train"}
+
+
 SPOILS = [
     ("<jar>caffe_on_grid_driver.py</jar>", ""),
     ("<arg>--job</arg>", "<arg>--job</arg><master>yarn</master>"),
