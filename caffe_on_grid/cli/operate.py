@@ -12,15 +12,18 @@ from caffe_on_grid.spec import defaults
 
 
 @click.command(cls=words.Verb)
-@click.option("--out", metavar="PATH", default="caffe_on_grid.tgz", show_default=True, help="The archive to write.")
+@click.option("--engine", metavar="caffe|torch", default="caffe", show_default=True, help="What steps the nets in it.")
+@click.option("--out", metavar="PATH", help="The archive to write; else caffe_on_grid.tgz or caffe_on_grid_torch.tgz.")
 @click.option(
-    "--flavour", metavar="slim|full", default="slim", show_default=True, help="full: what Python layers use too."
+    "--flavour",
+    metavar="NAME",
+    help="caffe: slim, or full (what Python layers use too); torch: gpu, or cpu. Else the first.",
 )
-def pack(out: str, flavour: str) -> None:
-    """Build the ranks' Caffe runtime as an archive, unpack it elsewhere, and check it there."""
+def pack(engine: str, out: Optional[str], flavour: Optional[str]) -> None:
+    """Build the ranks' runtime as an archive, unpack it elsewhere, and check it there."""
     from caffe_on_grid.submit import pack as builder
 
-    click.echo(builder.pack(Path(out), flavour))
+    click.echo(builder.pack(Path(out) if out else None, flavour, engine))
 
 
 @click.group(no_args_is_help=False)

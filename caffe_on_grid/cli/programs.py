@@ -8,30 +8,48 @@ from typing import Optional
 import click
 
 from caffe_on_grid.cli import configuration
+from caffe_on_grid.spec import codec, defaults
+
+OWN = {"--runtime": "runtime", "--engine": "engine"}
+"""Words, with a value each, that the verb itself reads where they come first."""
 
 
 class Program(click.Command):
-    """A verb that reads none of its words, but for a leading --runtime PATH."""
+    """A verb that reads none of its words, but for leading ones of `OWN`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Keep the words as they are."""
-        if args[:1] == ["--runtime"] and len(args) < 2:
-            raise click.UsageError("--runtime needs a value", ctx)
-        own = 2 if args[:1] == ["--runtime"] else 0
-        ctx.params = {"runtime": args[1] if own else None, "args": tuple(args[own:])}
+        """Keep the other words as they are."""
+        ctx.params = dict.fromkeys(OWN.values())
+        while args and args[0] in OWN:
+            if len(args) < 2:
+                raise click.UsageError(f"{args[0]} needs a value", ctx)
+            ctx.params[OWN[args[0]]] = args[1]
+            args = args[2:]
+        ctx.params["args"] = tuple(args)
         return []
 
 
-def _program(name: str, module: str, summary: str) -> click.Command:
-    def callback(runtime: Optional[str], args: tuple[str, ...]) -> None:
+def _program(name: str, module: str, summary: str, builds: bool) -> click.Command:
+    """`builds`: the program builds nets, and is told by which engine."""
+
+    def callback(runtime: Optional[str], engine: Optional[str], args: tuple[str, ...]) -> None:
         from caffe_on_grid.submit import programs
 
-        chosen = runtime or configuration.current().values["runtime.path"]
-        programs.become(module, args, chosen, os.environ)
+        values = configuration.current().values
+        chosen = _engine(engine or values["engine.name"])
+        words = ("--engine", chosen, *args) if builds and chosen != "auto" else args
+        programs.become(module, words, runtime or values["runtime.path"], os.environ, chosen)
 
     return Program(name, callback=callback, help=summary)
 
 
-convert = _program("convert", "caffe_on_grid.data.convert", "Write MNIST, CIFAR or image files as an LMDB.")
-inspect = _program("inspect", "caffe_on_grid.worker.inspect", "Show what a prototxt, a model or an LMDB holds.")
-time = _program("time", "caffe_on_grid.worker.timing", "Time a net's layers.")
+def _engine(name: str) -> str:
+    known = defaults.CHOICES["engine.name"]
+    if name not in known:
+        raise click.UsageError(f"--engine {name}: expected one of {', '.join(known)}{codec.suggestion(name, known)}")
+    return name
+
+
+convert = _program("convert", "caffe_on_grid.data.convert", "Write MNIST, CIFAR or image files as an LMDB.", False)
+inspect = _program("inspect", "caffe_on_grid.worker.inspect", "Show what a prototxt, a model or an LMDB holds.", True)
+time = _program("time", "caffe_on_grid.worker.timing", "Time a net's layers.", True)

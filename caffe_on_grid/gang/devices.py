@@ -58,9 +58,12 @@ def _nvidia_smi() -> str:
 
 
 def gpu_build(runtime: Path) -> bool:
-    """Whether the runtime's libcaffe is linked to CUDA."""
+    """Whether the runtime's libcaffe is linked to CUDA, or its torch built for it and not packed for CPUs alone."""
+    if (runtime / "cpu-only").exists():
+        return False
+    torch = any(runtime.glob("lib/python3*/*-packages/torch/lib/libtorch_cuda.so"))
     libraries = [path for folder in ("lib64", "lib") for path in (runtime / folder).glob("libcaffe.so*")]
-    return any(b"libcudart" in path.read_bytes() for path in libraries)
+    return torch or any(b"libcudart" in path.read_bytes() for path in libraries)
 
 
 def infiniband(root: Path = Path("/sys/class/infiniband")) -> tuple[str, ...]:

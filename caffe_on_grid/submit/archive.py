@@ -22,25 +22,31 @@ from typing import Callable, Optional
 
 import caffe_on_grid
 from caffe_on_grid.errors import ConfigError, EnvironmentFault
+from caffe_on_grid.submit.libraries import missing_libraries
 
 READY = ".caffe-on-grid-ready"
 """Written into a folder when all of its archive is there."""
 
-FROM_THE_HOST = ("libcuda.", "libnvidia-", "libibverbs.", "librdmacm.", "libmlx5.", "libefa.", "libpsm2.")
-"""Libraries that come with a node's drivers: an archive may want them without holding them."""
+RUNTIMES: dict[str, tuple[str, ...]] = {"caffe": ("runtime",), "torch": ("runtime-torch", "venv-torch")}
+"""Engine → names under which a runtime that has it is looked for, in order."""
 
-_IMPORTS = ("caffe", "mpi4py.MPI", "lmdb", "cv2", "google.protobuf", "numpy")
+RECIPES = {"caffe": "archive", "torch": "archive-torch"}
+"""Engine → what `make` calls its archive."""
+
+_IMPORTS = ("mpi4py.MPI", "lmdb", "cv2", "google.protobuf", "numpy")
 _PROBE = f"""
-import importlib, json, sys
+import importlib, importlib.util, json, sys
 found = {{}}
-for name in {_IMPORTS!r}:
+engines = [name for name in {tuple(RUNTIMES)!r} if importlib.util.find_spec(name)]
+for name in (sys.argv[1:] or engines or {list(RUNTIMES)!r}) + list({_IMPORTS!r}):
     try:
         found[name] = importlib.import_module(name)
     except Exception as error:
         sys.exit("%s: %s" % (name, error))
 facts = {{name.split(".")[-1]: module.__version__ for name, module in found.items() if hasattr(module, "__version__")}}
 mpi = found["mpi4py.MPI"].Get_library_version().split("\\n")[0].replace("\\t", " ")
-print(json.dumps(dict(facts, mpi=" ".join(mpi.split()), python=".".join(map(str, sys.version_info[:3])))))
+cuda = found["torch"].version.cuda if "torch" in found else None
+print(json.dumps(dict(facts, cuda=cuda, mpi=" ".join(mpi.split()), python=".".join(map(str, sys.version_info[:3])))))
 """
 
 
@@ -50,12 +56,15 @@ class RuntimeFacts:
 
     folder: str
     python: str
-    caffe: str
     mpi: str
     numpy: str
     protobuf: str
     lmdb: str
     cv2: str
+    caffe: Optional[str] = None
+    torch: Optional[str] = None
+    cuda: Optional[str] = None
+    """The CUDA that torch is built for; None: it has no GPU code."""
 
 
 def sha256(path: Path) -> str:
@@ -208,21 +217,23 @@ def _relocate(folder: Path) -> None:
 # --- Checking ---
 
 
-def verify(folder: Path, libraries: bool = True) -> RuntimeFacts:
+def verify(folder: Path, libraries: bool = True, engine: Optional[str] = None) -> RuntimeFacts:
     """Run the runtime's own Python: every module that ranks need imports, every shared library resolves.
 
-    `libraries=False` leaves the second look out (it takes seconds). EnvironmentFault tells what is broken.
+    One engine must be there (`engine`, if one is named). `libraries=False` leaves the look at libraries out (it takes
+    seconds). EnvironmentFault tells what is broken.
     """
-    done = _run(folder, ["-c", _PROBE])
+    recipe = RECIPES[engine or "caffe"]
+    done = _run(folder, ["-c", _PROBE, *([engine] if engine else [])])
     if done.returncode:
         raise EnvironmentFault(
-            f"{folder}: the Caffe runtime is broken: {_cause(done)}: "
-            "rebuild it with `make archive` or give another --runtime"
+            f"{folder}: the runtime is broken: {_cause(done)}: "
+            f"rebuild it with `make {recipe}` or give another --runtime"
         )
     missing = missing_libraries(folder) if libraries else []
     if missing:
         raise EnvironmentFault(
-            f"{folder}: the Caffe runtime lacks libraries: {', '.join(missing)}: rebuild it with `make archive`"
+            f"{folder}: the runtime lacks libraries: {', '.join(missing)}: rebuild it with `make {recipe}`"
         )
     return RuntimeFacts(folder=str(folder), **json.loads(done.stdout.splitlines()[-1]))
 
@@ -255,57 +266,28 @@ def _last_line(text: str) -> str:
     return (text.strip().splitlines() or [""])[-1]
 
 
-def missing_libraries(folder: Path) -> list[str]:
-    """`FILE wants LIBRARY` for every shared library that neither the archive nor this machine has.
-
-    A library that lies elsewhere in the archive counts as there: its user's users load it (wheels are built so).
-    """
-    files = [str(path) for path in folder.rglob("*") if _is_elf(path)]
-    held = {path.name for path in folder.rglob("*.so*")}
-    listing = subprocess.run(
-        ["ldd", *files], env={"PATH": os.environ["PATH"], "LC_ALL": "C"}, capture_output=True, text=True, check=False
-    ).stdout
-    wants = _not_found(listing, files[0] if len(files) == 1 else "")
-    return sorted(
-        f"{os.path.relpath(file, folder)} wants {library}"
-        for file, library in wants
-        if library not in held and not library.startswith(FROM_THE_HOST)
-    )
-
-
-def _is_elf(path: Path) -> bool:
-    if path.is_symlink() or not path.is_file():
-        return False
-    with path.open("rb") as file:
-        return file.read(4) == b"\x7fELF"
-
-
-def _not_found(listing: str, file: str) -> Iterator[tuple[str, str]]:
-    """(file, library) of ldd's `=> not found` lines; ldd heads each file's lines with `FILE:` if there are several."""
-    for line in listing.splitlines():
-        if line.endswith(":") and not line.startswith("\t"):
-            file = line[:-1]
-        elif line.endswith("=> not found"):
-            yield file, line.split()[0]
-
-
 # --- Finding ---
 
 
-def locate(explicit: Optional[str]) -> Path:
-    """The runtime's folder for a run on this machine.
+def locate(explicit: Optional[str], engine: str = "auto", gpu: bool = False) -> Path:
+    """The runtime's folder for a run of `engine` on this machine.
 
-    `explicit` (a folder, or an archive that is then unpacked), else $CAFFE_ON_GRID_RUNTIME, else the checkout's
-    .cache/runtime, else the user's cache. EnvironmentFault where there is none.
+    `explicit` (a folder, or an archive that is then unpacked), else $CAFFE_ON_GRID_RUNTIME, whatever engine they have;
+    else what lies in the checkout's .cache or in the user's cache for this engine. "auto": one with Caffe is looked for
+    first, for a `gpu` one with torch. EnvironmentFault where there is none.
     """
     named = explicit or os.environ.get("CAFFE_ON_GRID_RUNTIME")
     if named:
         return _named(Path(named).expanduser())
-    for folder in (checkout() / ".cache" / "runtime", user_cache() / "runtime"):
+    order = (("torch", "caffe") if gpu else ("caffe", "torch")) if engine == "auto" else (engine,)
+    names = [name for each in order for name in RUNTIMES[each]]
+    places = (cache / name for name in names for cache in (checkout() / ".cache", user_cache()))
+    for folder in places:
         if _has_python(folder):
             return folder
     raise EnvironmentFault(
-        "there is no Caffe runtime here: build one with `make archive`, or name yours with --runtime PATH"
+        f"there is no runtime for {' or '.join(order)} here: build one with `make {RECIPES[order[0]]}`, "
+        "or name yours with --runtime PATH"
     )
 
 
@@ -324,7 +306,7 @@ def _named(path: Path) -> Path:
         path = unpack(path, user_cache() / "runtimes")
     if not _has_python(path):
         raise EnvironmentFault(
-            f"{path}: no Caffe runtime is there (no bin/python): "
+            f"{path}: no runtime is there (no bin/python): "
             "build one with `make archive`, or name yours with --runtime PATH"
         )
     return path.absolute()

@@ -26,11 +26,14 @@ def environment(environ: Mapping[str, str], package_zip: Path) -> dict[str, str]
     return {**kept, "PYTHONPATH": str(package_zip), "PYTHONNOUSERSITE": "1"}
 
 
-def become(module: str, words: Sequence[str], runtime: Optional[str], environ: Mapping[str, str]) -> NoReturn:
-    """Replace this process by `module` in the runtime's Python; its exit code is the command's.
+def become(
+    module: str, words: Sequence[str], runtime: Optional[str], environ: Mapping[str, str], engine: str = "auto"
+) -> NoReturn:
+    """Replace this process by `module` in the Python of a runtime for `engine`; its exit code is the command's.
 
     Raises EnvironmentFault where there is no runtime.
     """
-    found, packed = archive.locate(runtime), package.cached_zip(environ)
+    found = archive.locate(runtime, engine, any(word in ("-gpu", "--gpu") for word in words))
+    packed = package.cached_zip(environ)
     argv = command(module, words, found)
     os.execve(argv[0], argv, environment(environ, packed))

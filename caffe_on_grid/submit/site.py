@@ -1,4 +1,4 @@
-"""What this machine offers a job: Spark, Java, a Hadoop configuration, the Caffe runtime."""
+"""What this machine offers a job: Spark, Java, a Hadoop configuration, the runtime."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def find(job: JobSpec, folder: Path, environ: Mapping[str, str]) -> Site:
         _check_hadoop(environ)
     home = spark_home(environ)
     java_home = check_java(environ, _java_wanted(home))
-    packed, runtime = _runtime(job.runtime.path, where.kind, job.cluster.deploy_mode)
+    packed, runtime = _runtime(job, where.kind)
     return Site(
         spark_submit=str(home / "bin" / "spark-submit"),
         spark_home=str(home),
@@ -109,14 +109,19 @@ def _check_hadoop(environ: Mapping[str, str]) -> None:
             raise EnvironmentFault(f"{name}={folder}: no such folder; it holds yarn-site.xml and core-site.xml")
 
 
-def _runtime(asked: Optional[str], kind: str, deploy_mode: str) -> tuple[Optional[str], Optional[str]]:
+NVIDIA = Path("/proc/driver/nvidia/gpus")
+"""Where Linux lists the GPUs that its driver has found."""
+
+
+def _runtime(job: JobSpec, kind: str) -> tuple[Optional[str], Optional[str]]:
     """(archive to ship, unpacked folder here); on YARN the archive is named, elsewhere the runtime is here."""
+    asked, mode = job.runtime.path, job.engine.solver_mode
     if kind != "yarn":
-        return None, str(archive.locate(asked))
+        return None, str(archive.locate(asked, job.engine.name, mode == "gpu" or (mode == "auto" and NVIDIA.exists())))
     if asked is None:
         raise EnvironmentFault(
             "--master yarn: name the runtime's archive with --runtime (`caffe-on-grid pack` makes one)"
         )
     if Path(asked).is_dir():
         return None, asked
-    return asked, str(archive.locate(uploads.here(asked))) if deploy_mode == "client" else None
+    return asked, str(archive.locate(uploads.here(asked))) if job.cluster.deploy_mode == "client" else None

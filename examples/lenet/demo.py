@@ -46,10 +46,10 @@ def prepare(folder: Path) -> None:
             subprocess.run([COMMAND, "convert", "mnist", *files, folder / name, "--overwrite"], check=True)
 
 
-def train(course: Course, data: Path, model: Path) -> records.RunRecord:
+def train(course: Course, data: Path, model: Path, engine: str) -> records.RunRecord:
     """Train on two executors with one rank each, live output shown; what the run says of itself."""
     words = ["-conf", ROOT / "examples" / "lenet" / course.solver, "-model", model, "--overwrite"]
-    where = ["--master", "local[2]", "--num-executors", "2", "--json"]
+    where = ["--master", "local[2]", "--num-executors", "2", "--engine", engine, "--json"]
     done = subprocess.run(
         [COMMAND, "train", *map(str, words), *where], cwd=data, stdout=subprocess.PIPE, text=True, check=True
     )
@@ -80,7 +80,7 @@ def summary(record: records.RunRecord) -> str:
     }
     named = [f"{name + ':':10}{uri}" for name, uri in files.items()]
     digest = f"parameters equal on all {task.world} ranks: sha256 {task.digest}"
-    return "\n".join([*executors, *ranks, work, digest, *named])
+    return "\n".join([*executors, *ranks, f"engine: {record.versions.engine}", work, digest, *named])
 
 
 def accuracy(record: records.RunRecord) -> float:
@@ -93,12 +93,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--full", action="store_true", help="10,000 iterations instead of 2,500")
     parser.add_argument("--output", type=Path, default=ROOT / "demo-output", help="folder of what it leaves")
+    parser.add_argument("--engine", choices=("auto", "caffe", "torch"), default="auto", help="what steps the net")
     given = parser.parse_args()
     course = FULL if given.full else SHORT
     data = ROOT / ".cache" / "mnist"
     try:
         prepare(data)
-        record = train(course, data, given.output.absolute() / "lenet.caffemodel")
+        record = train(course, data, given.output.absolute() / "lenet.caffemodel", given.engine)
     except subprocess.CalledProcessError as error:
         return error.returncode  # the program has said why
     print(summary(record))

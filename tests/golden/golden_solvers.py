@@ -8,6 +8,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,11 @@ def plan(case: Mapping[str, Any]) -> EnginePlan:
     return EnginePlan(solver, net, (), seed=SEED, scratch=Path.cwd())
 
 
+def create(name: str, case: Mapping[str, Any]) -> Engine:
+    """The engine for a case; "torch+gpu": on GPU 0."""
+    return registry.create(name.split("+")[0], replace(plan(case), gpu=0 if name.endswith("+gpu") else None))
+
+
 def owners(case: Mapping[str, Any]) -> list[int]:
     """Indices of the case's parameters that are stored once: of those with one `param { name }`, the first."""
     net = text.parse(schema.NetParameter, str(case["net"]), "net")
@@ -64,7 +70,7 @@ def step(engine: Engine, case: Mapping[str, Any], at: int) -> float:
 
 def run(name: str, case: Mapping[str, Any]) -> dict[str, float]:
     """What each tolerance is held against: errors of losses, parameters, a restored state and the step after it."""
-    engine = registry.create(name, plan(case))
+    engine = create(name, case)
     found = {"init": error(engine, case, "init"), "loss": 0.0, "params": 0.0}
     for at in range(STEPS):
         found["loss"] = max(found["loss"], abs(step(engine, case, at) - float(case["loss"][at])))
@@ -83,7 +89,7 @@ def restore(name: str, case: Mapping[str, Any]) -> Engine:
     state = schema.SolverState.FromString(bytes(case["state_bytes"]))
     state.learned_net = "golden.caffemodel"
     Path("golden.solverstate").write_bytes(state.SerializeToString())
-    engine = registry.create(name, plan(case))
+    engine = create(name, case)
     engine.restore(Path("golden.solverstate"))
     assert engine.iteration == STEPS
     return engine

@@ -56,29 +56,48 @@ def test_the_command_of_the_checkout(root: Path, tmp_path: Path) -> None:
     assert done.stdout.startswith("caffe-on-grid 0.")
 
 
-@pytest.mark.parametrize("verb", ["convert", "inspect", "time"])
-def test_programs_get_their_words_untouched_and_give_their_code(verb: str, root: Path, tmp_path: Path) -> None:
-    """A runtime whose `python` shows what it was given."""
+MODULES = {"convert": "data.convert", "inspect": "worker.inspect", "time": "worker.timing"}
+
+
+@pytest.fixture
+def program(root: Path, tmp_path: Path):
+    """`program(verb, words…)`: the verb with a runtime whose `python` shows what it was given."""
     python = tmp_path / "runtime" / "bin" / "python"
     python.parent.mkdir(parents=True)
     python.write_text('#!/bin/sh\nprintf "%s\\n" "$PYTHONPATH" "$SECRET" "$@"\nexit 7\n')
     python.chmod(0o755)
-    words = ["-model", "it's a net.prototxt", "--help", "--", "-gpu=0", ""]
-    done = subprocess.run(
-        [root / "bin" / "caffe-on-grid", verb, *words],
-        cwd=tmp_path,
-        env={
-            "PATH": "/usr/bin:/bin",
-            "HOME": str(tmp_path),
-            "CAFFE_ON_GRID_RUNTIME": str(tmp_path / "runtime"),
-            "SECRET": "x",
-        },
-        capture_output=True,
-        text=True,
+    env = {
+        "PATH": "/usr/bin:/bin",
+        "HOME": str(tmp_path),
+        "CAFFE_ON_GRID_RUNTIME": str(tmp_path / "runtime"),
+        "SECRET": "x",
+    }
+    return lambda *words: subprocess.run(
+        [root / "bin" / "caffe-on-grid", *words], cwd=tmp_path, env=env, capture_output=True, text=True
     )
+
+
+@pytest.mark.parametrize(
+    ("verb", "told"), [("convert", []), ("inspect", ["--engine", "torch"]), ("time", ["--engine", "torch"])]
+)
+def test_programs_are_told_the_engine(program, verb: str, told: list[str]) -> None:
+    """A leading --engine chooses the runtime, and what builds nets."""
+    done = program(verb, "--engine", "torch", "x.prototxt")
     assert (done.returncode, done.stderr) == (7, "")
-    modules = {"convert": "data.convert", "inspect": "worker.inspect", "time": "worker.timing"}
+    assert done.stdout.splitlines()[2:] == ["-m", f"caffe_on_grid.{MODULES[verb]}", *told, "x.prototxt"]
+
+
+def test_an_unknown_engine_is_refused(program) -> None:
+    done = program("time", "--engine", "torhc", "x.prototxt")
+    assert done.returncode == 2 and "did you mean 'torch'" in done.stderr
+
+
+@pytest.mark.parametrize("verb", ["convert", "inspect", "time"])
+def test_programs_get_their_words_untouched_and_give_their_code(program, verb: str, tmp_path: Path) -> None:
+    words = ["-model", "it's a net.prototxt", "--help", "--", "-gpu=0", ""]
+    done = program(verb, *words)
+    assert (done.returncode, done.stderr) == (7, "")
     path, secret, *given = done.stdout.splitlines()
     assert path.startswith(str(tmp_path / ".cache" / "caffe-on-grid"))
     assert secret == ""
-    assert given == ["-m", f"caffe_on_grid.{modules[verb]}", *words]
+    assert given == ["-m", f"caffe_on_grid.{MODULES[verb]}", *words]

@@ -108,6 +108,14 @@ def test_gpu_build_is_a_libcaffe_with_cuda(tmp_path):
     assert not devices.gpu_build(tmp_path)
 
 
+@pytest.mark.parametrize("packages", ["lib/python3/dist-packages", "lib/python3.11/site-packages"])
+def test_gpu_build_is_a_torch_with_cuda_that_is_not_packed_for_cpus(tmp_path, packages):
+    write(tmp_path / packages / "torch/lib/libtorch_cuda.so", "\x7fELF")
+    assert devices.gpu_build(tmp_path)
+    write(tmp_path / "cpu-only", "")
+    assert not devices.gpu_build(tmp_path)
+
+
 HERE = Facts(0, "node", "10.0.0.1", 1, 4, 2, "/r", blas_core="Haswell", infiniband=("mlx5_0:1",))
 
 

@@ -231,6 +231,25 @@ def test_locate_order(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert archive.locate(None) == places[0]
 
 
+def test_locate_by_engine(nowhere: Path) -> None:
+    """One with the engine asked for; "auto" takes Caffe's first, for a GPU torch's; an assembled one goes first."""
+    with pytest.raises(EnvironmentFault, match="make archive-torch"):
+        archive.locate(None, "torch")
+    made = {}
+    for name in ("venv-torch", "runtime"):
+        made[name] = nowhere / "checkout" / ".cache" / name
+        made[name].mkdir(parents=True)
+        folder_with(made[name], "#!/bin/sh\n")
+    assert archive.locate(None) == archive.locate(None, "caffe") == made["runtime"]
+    assert archive.locate(None, "torch") == archive.locate(None, gpu=True) == made["venv-torch"]
+    own = nowhere / "cache" / "caffe-on-grid" / "runtime-torch"
+    own.mkdir(parents=True)
+    folder_with(own, "#!/bin/sh\n")
+    assert archive.locate(None, "torch") == own
+    (made["runtime"] / "bin" / "python").unlink()
+    assert archive.locate(None) == own
+
+
 def test_locate_unpacks_an_archive(nowhere: Path) -> None:
     tgz = plain(nowhere / "a.tgz")
     folder = archive.locate(str(tgz))
@@ -240,7 +259,7 @@ def test_locate_unpacks_an_archive(nowhere: Path) -> None:
 @pytest.mark.parametrize("name", ["gone", "empty"])
 def test_locate_refuses_what_is_no_runtime(nowhere: Path, name: str) -> None:
     (nowhere / "empty").mkdir()
-    with pytest.raises(EnvironmentFault, match=rf"{name}: no Caffe runtime is there"):
+    with pytest.raises(EnvironmentFault, match=rf"{name}: no runtime is there"):
         archive.locate(str(nowhere / name))
 
 
@@ -250,6 +269,10 @@ def test_locate_refuses_what_is_no_runtime(nowhere: Path, name: str) -> None:
 def test_pack_knows_its_flavours(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="--flavour thick: there is slim and full"):
         pack.pack(tmp_path / "x.tgz", "thick")
+    with pytest.raises(UsageError, match="--flavour slim: there is gpu and cpu"):
+        pack.pack(tmp_path / "x.tgz", "slim", "torch")
+    with pytest.raises(UsageError, match="--engine torhc: there is caffe and torch"):
+        pack.pack(tmp_path / "x.tgz", None, "torhc")
 
 
 def test_pack_from_an_installed_package_says_how(nowhere: Path) -> None:

@@ -102,5 +102,5 @@ def test_yarn_in_cluster_mode_ships_the_archive_without_unpacking_it(tmp_path: P
 
 
 def test_no_runtime(tmp_path: Path) -> None:
-    with pytest.raises(EnvironmentFault, match="no Caffe runtime"):
+    with pytest.raises(EnvironmentFault, match="no runtime is there"):
         site.find(JobSpec(("train",), "s", Cluster(), Runtime(str(tmp_path))), tmp_path, ENVIRON)
