@@ -54,7 +54,7 @@ class ShuffleChannel(Layer):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """torch's transpose."""
-        split = x.reshape(x.shape[0], self.group, x.shape[1] // self.group, -1)
+        split = x.reshape(x.shape[0], self.group, x.shape[1] // self.group, count(x.shape[2:]))
         return split.transpose(1, 2).reshape(x.shape)
 
 

@@ -67,7 +67,7 @@ class Accuracy(Labelled):
         """A scalar, and one value for each class."""
         self.along_axis(shapes, self.spec.accuracy_param.axis)
         top_k = self.spec.accuracy_param.top_k
-        self.check(top_k <= count(shapes[0]) // max(count(shapes[1]), 1), "top_k must be at most the number of classes")
+        self.check(top_k <= self.classes, "top_k must be at most the number of classes")
         return [SCALAR, (self.classes,)][: len(self.spec.top)]
 
     def forward(self, x: torch.Tensor, label: torch.Tensor) -> Tops:

@@ -223,7 +223,7 @@ class HingeLoss(Loss):
 
     def forward(self, x: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
         """One against all."""
-        scores = x.reshape(self.rows, -1)
+        scores = x.reshape(self.rows, count(x.shape[1:]))
         labels = self.labels(label, scores.shape[1]).view(-1, 1)
         sign = torch.ones_like(scores).scatter_(1, labels, -1.0)
         margins = torch.relu(1 + sign * scores)
@@ -255,7 +255,7 @@ class MultinomialLogisticLoss(HingeLoss):
 
     def forward(self, x: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
         """Rows are samples."""
-        rows = x.reshape(self.rows, -1)
+        rows = x.reshape(self.rows, count(x.shape[1:]))
         return _LogLoss.apply(rows, self.labels(label, rows.shape[1]).view(-1, 1))
 
 
@@ -300,5 +300,5 @@ class ContrastiveLoss(Loss):
         """Flags are cast to int, as in Caffe."""
         p = self.spec.contrastive_loss_param
         similar = flags.detach().to(torch.int64).reshape(-1) != 0
-        rows = a.reshape(a.shape[0], -1), b.reshape(a.shape[0], -1)
+        rows = a.reshape(a.shape[:2]), b.reshape(a.shape[:2])
         return _Contrast.apply(*rows, similar, p.margin, p.legacy_version)

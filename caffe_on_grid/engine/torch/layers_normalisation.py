@@ -167,7 +167,7 @@ class _AcrossChannels(torch.autograd.Function):
     @staticmethod
     def window(x: torch.Tensor, size: int) -> torch.Tensor:
         """Means over `size` neighbouring channels, zeros beyond the ends."""
-        flat = x.reshape(x.shape[0], 1, x.shape[1], -1)
+        flat = x.reshape(x.shape[0], 1, x.shape[1], count(x.shape[2:]))
         return torch.nn.functional.avg_pool2d(flat, (size, 1), 1, (size // 2, 0)).view(x.shape)
 
     @staticmethod
@@ -271,7 +271,7 @@ class MVN(Elementwise):
     def rows(self, x: torch.Tensor) -> torch.Tensor:
         """(rows, values): a row is what is normalised together."""
         heads = 1 if self.spec.mvn_param.across_channels else min(2, x.dim())
-        return x.reshape(count(x.shape[:heads]), -1)
+        return x.reshape(count(x.shape[:heads]), count(x.shape[heads:]))
 
     def compute(self, x: torch.Tensor) -> torch.Tensor:
         """By rows."""

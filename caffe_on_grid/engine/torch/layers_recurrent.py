@@ -72,10 +72,14 @@ class Recurrent(Layer):
     def forward(self, *bottoms: torch.Tensor) -> Tops:
         """Step by step, the input's part of all steps at once."""
         x, cont = bottoms[0], bottoms[1].detach()
-        inputs = functional.linear(x.reshape(self.steps * self.streams, -1), self.weights[0], self.weights[1])
-        inputs = inputs.view(self.steps, self.streams, -1)
+        inputs = functional.linear(
+            x.reshape(self.steps * self.streams, count(x.shape[2:])), self.weights[0], self.weights[1]
+        )
+        inputs = inputs.view(self.steps, self.streams, self.gates * self.size)
         if self.static:
-            inputs = inputs + functional.linear(bottoms[2].reshape(self.streams, -1), self.weights[2])
+            inputs = inputs + functional.linear(
+                bottoms[2].reshape(self.streams, count(bottoms[2].shape[1:])), self.weights[2]
+            )
         state = tuple(s.detach()[0] for s in bottoms[-self.exposed :]) if self.exposed else self._carried(x)
         outputs = []
         for step in range(self.steps):

@@ -28,7 +28,7 @@ class ArgMax(Layer):
         """A stable sort of the reversed values."""
         p = self.spec.argmax_param
         along = 1 if self.along is None else self.along
-        rows = x.detach().reshape(x.shape[0], -1) if self.along is None else x.detach()
+        rows = x.detach().reshape(x.shape[0], count(x.shape[1:])) if self.along is None else x.detach()
         values, order = torch.sort(rows.flip(along), dim=along, descending=True, stable=True)
         values = values.narrow(along, 0, p.top_k)
         indices = (rows.shape[along] - 1 - order.narrow(along, 0, p.top_k)).to(x.dtype)

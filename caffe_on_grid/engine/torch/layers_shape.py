@@ -214,13 +214,13 @@ class Reduction(Layer):
         p, shape = self.spec.reduction_param, shapes[0]
         self.out = shape[: self.axis(p.axis, len(shape))]
         self.rows = count(self.out)
-        values = count(shape[len(self.out) :])
+        self.values = values = count(shape[len(self.out) :])
         self.factor = p.coeff / values if p.operation == 4 and values else p.coeff
         return [self.out]
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Row by row."""
-        y = self.TERMS[self.spec.reduction_param.operation](x).reshape(self.rows, -1).sum(1).view(self.out)
+        y = self.TERMS[self.spec.reduction_param.operation](x).reshape(self.rows, self.values).sum(1).view(self.out)
         return y * self.factor if self.factor != 1 else y
 
 

@@ -447,3 +447,30 @@ def test_every_type_of_caffe_is_here(root: Any) -> None:
         ]
     )
     assert types <= set(LAYERS) and len(types) == 56
+
+
+EMPTY = {
+    "LRN": "",
+    "MVN": "",
+    "Softmax": "",
+    "Reduction": "",
+    "ArgMax": "argmax_param { top_k: 2 }",
+    "BatchNorm": "",
+    "Pooling": "pooling_param { kernel_size: 2 }",
+    "Convolution": "convolution_param { num_output: 2 kernel_size: 2 }",
+    "InnerProduct": "inner_product_param { num_output: 2 }",
+    "Flatten": "",
+    "Im2col": "convolution_param { kernel_size: 2 }",
+    "PReLU": "",
+}
+
+
+@pytest.mark.parametrize("kind", EMPTY)
+def test_a_batch_of_none(kind: str) -> None:
+    """What a Filter that selects nothing hands on."""
+    made = net(f'layer {{ name: "l" type: "{kind}" bottom: "x" top: "y" {EMPTY[kind]} }}', x=(2, 3, 4, 5))
+    made.forward({"x": np.zeros((0, 3, 4, 5), np.float32)})
+    assert tuple(made.blob("y").shape) == made.shape("y")
+    made.backward({"y": np.zeros(made.shape("y"), np.float32)})
+    diff = made.diff("x")
+    assert diff is None or tuple(diff.shape) == (0, 3, 4, 5)
