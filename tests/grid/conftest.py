@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from grids import ROOT, TAG, Grid
 
+from caffe_on_grid.storage import hdfs
+
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "grid: starts HDFS and YARN; only with -m grid (make test-grid)")
@@ -40,11 +42,16 @@ def grid():
 
 @pytest.fixture
 def hdfs_folder(grid):
-    """The path of an HDFS folder of this test's own (open to every user), removed after it."""
+    """The path of an HDFS folder of this test's own, removed after it."""
     path = f"/tests/{uuid.uuid4().hex[:12]}"
-    grid.fs("-mkdir", "-p", path)
+    store = hdfs.storage()
+    store.make_folder(grid.hdfs + path)
     yield path
-    grid.fs("-rm", "-r", "-f", "-skipTrash", path)
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("HADOOP_CONF_DIR", "HADOOP_USER_NAME", "HADOOP_TOKEN_FILE_LOCATION"):
+            patch.delenv(name, raising=False)
+        if store.exists(grid.hdfs + path):
+            store.remove(grid.hdfs + path)
 
 
 @pytest.fixture(autouse=True)

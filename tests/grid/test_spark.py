@@ -48,7 +48,8 @@ def test_executors_run_on_the_labelled_node_and_the_master_elsewhere(grid, mode)
 
 
 def test_a_container_that_takes_more_memory_than_it_asked_for_is_killed(grid):
-    done = grid.spark_submit("client", "--num-executors", "2", str(PROGRAMS / "where.py"), "1500")
+    once = ("--conf", "spark.task.maxFailures=1", "--conf", "spark.yarn.max.executor.failures=1")
+    done = grid.spark_submit("client", "--num-executors", "2", *once, str(PROGRAMS / "where.py"), "1500")
     assert done.returncode != 0
     assert (
         "is running beyond physical memory limits" in done.stderr or "exceeding physical memory limits" in done.stderr

@@ -25,7 +25,6 @@ class TestLocal(FolderTreeContract):
 class TestMemory(StorageContract):
     @pytest.fixture
     def store(self):
-        pytest.importorskip("fsspec")
         return fsspec_store.storage()
 
     @pytest.fixture
@@ -40,7 +39,6 @@ class TestFsspecLocal(FolderTreeContract):
 
     @pytest.fixture
     def store(self):
-        pytest.importorskip("fsspec")
         return RemoteStorage(lambda uri: fsspec_store.FsspecClient("local", ""), delays_s=())
 
     @pytest.fixture

@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("fsspec")
-
 from caffe_on_grid.errors import ConfigError, EnvironmentFault
 from caffe_on_grid.storage import bulk, paths, stage
 from caffe_on_grid.storage.registry import connect
