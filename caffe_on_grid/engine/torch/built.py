@@ -65,13 +65,6 @@ def message(net: Net) -> Any:
     return found
 
 
-def check(net: Net) -> None:
-    """Raise ConfigError for a learning rate of BatchNorm's sums, which Caffe does not take."""
-    for layer in net.layers:
-        if layer.type == "BatchNorm" and any(spec.lr_mult != 0 for spec in layer.spec.param):
-            layer.fail("cannot configure batch normalization statistics as layer parameters: their lr_mult must be 0")
-
-
 def _freeze(layer: Layer, added: Any) -> None:
     """What BatchNormLayer::LayerSetUp writes: lr_mult 0 for each of its sums."""
     while len(added.param) < len(layer.params):

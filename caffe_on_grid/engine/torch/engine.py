@@ -77,9 +77,7 @@ class TorchEngine:
         if message is None:
             return None
         bare = native.bare_net(message)
-        net = Net(bare, phase, self._device, self._stream, share=owner, strict=self._plan.strict)
-        built.check(net)
-        return net
+        return Net(bare, phase, self._device, self._stream, share=owner, strict=self._plan.strict)
 
     @property
     def _nets(self) -> list[Net]:
