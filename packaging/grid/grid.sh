@@ -116,13 +116,16 @@ stop() {
   end_within 15 resourcemanager datanode namenode
 }
 
+# A daemon that has ended meanwhile (two stops at once) is no error.
+send() { if alive "$2"; then kill -s "$1" "$(cat "$PIDS/$2")" 2> /dev/null || true; fi; }
+
 end_within() { # SECONDS NAME…
   local name end=$((SECONDS + $1))
   shift
-  for name; do if alive "$name"; then kill "$(cat "$PIDS/$name")"; fi; done
+  for name; do send TERM "$name"; done
   for name; do
     while alive "$name" && [ $SECONDS -lt $end ]; do sleep 0.1; done
-    if alive "$name"; then kill -9 "$(cat "$PIDS/$name")"; fi
+    send KILL "$name"
     rm -f "$PIDS/$name"
   done
 }
