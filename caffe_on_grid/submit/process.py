@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import ctypes
 import os
 import signal
 import subprocess
@@ -20,8 +21,14 @@ from caffe_on_grid.submit import argv
 TAIL = 12
 """Lines of Spark's output that are shown where it left nothing else."""
 
-SIGNALS: dict[int, type[GridError]] = {signal.SIGINT: Interrupted, signal.SIGTERM: Terminated}
+SIGNALS: dict[int, type[GridError]] = {
+    signal.SIGINT: Interrupted,
+    signal.SIGTERM: Terminated,
+    signal.SIGHUP: Terminated,
+}
 
+_PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None)
 
 Hear = Callable[[str], bool]
 """Takes a line that the process says; False: it is not to be passed on."""
@@ -50,6 +57,7 @@ def started(
         stdout=target,
         stderr=subprocess.STDOUT,
         start_new_session=True,
+        preexec_fn=_end_with_parent,  # noqa: PLW1509 - no other thread has been started yet
     )
     reader = threading.Thread(target=_pass_on, args=(process.stdout, tail, hear), daemon=True)
     if process.stdout is not None:
@@ -61,6 +69,11 @@ def started(
         process.wait()
         if process.stdout is not None:
             reader.join(timeout=5)
+
+
+def _end_with_parent() -> None:
+    """Should this command be killed, Spark is told to end (by the kernel, through all that exec makes of it)."""
+    _LIBC.prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
 
 
 def _terminal(shown: bool) -> dict[str, str]:
@@ -81,7 +94,11 @@ def _pass_on(stream: IO[bytes], tail: collections.deque[str], hear: Hear) -> Non
 
 @contextmanager
 def signals(process: subprocess.Popen[bytes], passed_on: bool = True) -> Iterator[list[int]]:
-    """Take SIGINT and SIGTERM while in here, and pass them on to the job; yields the list of those that came."""
+    """Take SIGNALS while in here, and pass them on to the job; yields the list of those that came.
+
+    SIGHUP is taken only where all is passed on, since an application on a cluster may outlive the terminal; where it
+    is ignored it stays so: `nohup` means it.
+    """
     caught: list[int] = []
 
     def handle(number: int, _: Optional[FrameType]) -> None:
@@ -89,7 +106,9 @@ def signals(process: subprocess.Popen[bytes], passed_on: bool = True) -> Iterato
         if passed_on or len(caught) > 1:
             forward(process, number, again=len(caught) > 1)
 
-    before = {number: signal.signal(number, handle) for number in SIGNALS}
+    hangup = passed_on and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN
+    taken = [number for number in SIGNALS if number != signal.SIGHUP or hangup]
+    before = {number: signal.signal(number, handle) for number in taken}
     try:
         yield caught
     finally:

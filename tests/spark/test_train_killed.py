@@ -106,6 +106,16 @@ def test_spark_is_killed(command: Command) -> None:
     assert (job.record()["outcome"], job.record()["exit_code"]) == ("failed", 1)
 
 
+def test_the_command_itself_is_killed(command: Command) -> None:
+    """It cannot say anything; all else ends."""
+    job = Job(command).trains()
+    job.running.process.kill()
+    assert job.running.end().code == -signal.SIGKILL
+    job.running.await_nobody()
+    nothing_complete(job.model)
+    assert (job.record()["outcome"], job.record()["exit_code"]) == ("failed", 1)
+
+
 def starting(job: Job) -> None:
     """Spark's JVM is there, the driver is not."""
     job.running.wait(lambda: job.running.processes("org.apache.spark"), "JVM")
@@ -129,12 +139,13 @@ def last_snapshot(job: Job) -> None:
 
 
 SHORT = nets.solver(iterations=3, test=False)
-INT, TERM = (signal.SIGINT, 130), (signal.SIGTERM, 143)
+INT, TERM, HUP = (signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 143)
 slow = pytest.mark.slow
 STAGES = [
     pytest.param(starting, FOREVER, *INT, id="starting-SIGINT"),
     pytest.param(starting, FOREVER, *TERM, id="starting-SIGTERM"),
     pytest.param(before_the_gang, FOREVER, *INT, id="gang-SIGINT"),
+    pytest.param(before_the_gang, FOREVER, *HUP, id="gang-SIGHUP"),
     pytest.param(before_the_gang, FOREVER, *TERM, id="gang-SIGTERM", marks=slow),
     pytest.param(training, FOREVER, *INT, id="training-SIGINT", marks=slow),
     pytest.param(training, FOREVER, *TERM, id="training-SIGTERM"),

@@ -208,6 +208,17 @@ def test_a_second_signal_kills_at_once(tmp_path: Path) -> None:
         )
 
 
+def test_a_hangup_that_is_ignored_stays_so(tmp_path: Path) -> None:
+    (tmp_path / "record").write_text(records.dumps(RECORD))
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        signal_when(tmp_path / "ready", signal.SIGHUP)
+        text = f'cd {tmp_path}; touch ready; sleep 0.5; cp record "$CAFFE_ON_GRID_OUTCOME"'
+        assert run.run(sh(text), tmp_path, os.environ).outcome == "failed"
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 def test_handlers_are_put_back(tmp_path: Path) -> None:
     before = signal.getsignal(signal.SIGINT)
     with pytest.raises(ApplicationDied):
