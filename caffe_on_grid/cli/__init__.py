@@ -23,6 +23,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "oozie": ("oozie:oozie", "Write an Oozie workflow that runs the job."),
     "convert": ("programs:convert", "Write MNIST, CIFAR or image files as an LMDB."),
     "inspect": ("programs:inspect", "Show what a prototxt, a model or an LMDB holds."),
+    "upgrade": ("models:upgrade", "Rewrite an old net, solver or .caffemodel in today's form."),
     "time": ("programs:time", "Time a net's layers, as `caffe time` does."),
     "pack": ("operate:pack", "Build the ranks' Caffe runtime."),
     "config": ("operate:config", "Show the configuration and where it comes from."),

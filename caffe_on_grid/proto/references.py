@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from caffe_on_grid.errors import ConfigError
+from caffe_on_grid.proto import schema, tree
 from caffe_on_grid.proto import text as text_format
-from caffe_on_grid.proto import tree
 
 NET = "net"
 MEAN = "mean"
@@ -58,6 +58,16 @@ class Reference:
     column: int
     role: str
     """One of ROLES."""
+
+
+def kind_of(text: str, where: str = "prototxt") -> str:
+    """ "solver" or "net", by the fields at the top of the prototxt; raises ConfigError where it is neither."""
+    names = {field.path[0] for field in text_format.fields(text, where)}
+    if names & {"layer", "layers", "input"}:
+        return "net"
+    if names & set(schema.MESSAGES["SolverParameter"]):
+        return "solver"
+    raise ConfigError(f"{where}: neither a net (no layer) nor a solver (none of its fields)")
 
 
 def references(text: str, kind: str, where: str = "prototxt") -> list[Reference]:

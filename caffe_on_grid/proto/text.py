@@ -30,6 +30,16 @@ class Field(NamedTuple):
     is_string: bool
 
 
+class Unknown(NamedTuple):
+    """A field that the message lacks."""
+
+    at: int
+    after: int
+    """Offsets of its name, and of what follows it."""
+    words: str
+    """`where:LINE:COL: …`, as the error would be."""
+
+
 def fields(text: str, where: str = "prototxt") -> list[Field]:
     """Every scalar of `text`, in order, whatever its schema; raises ConfigError where the text is malformed."""
     positions = tree.Positions(text, where)
@@ -64,11 +74,29 @@ def parse(cls: Any, text: str, where: str, ignore_unknown: bool = False) -> Any:
 
     `ignore_unknown` skips fields that the message lacks instead.
     """
+    return _filled(cls, text, where, ignore_unknown)[0]
+
+
+def without_unknown(cls: Any, text: str, where: str) -> tuple[str, list[str]]:
+    """`text` with blanks for the fields that `cls` lacks, and a line on each; the others keep their places.
+
+    Raises ConfigError for anything else that is wrong.
+    """
+    pieces, done = [], 0
+    unknown = _filled(cls, text, where, ignore_unknown=True)[1]
+    for field in sorted(set(unknown)):
+        pieces += [text[done : field.at], re.sub(r"[^\n]", " ", text[field.at : field.after])]
+        done = field.after
+    return "".join((*pieces, text[done:])), [f"{field.words}: left out" for field in dict.fromkeys(unknown)]
+
+
+def _filled(cls: Any, text: str, where: str, ignore_unknown: bool) -> tuple[Any, list[Unknown]]:
+    """The message, and the fields that it has no place for."""
     positions = tree.Positions(text, where)
     message = cls()
     filler = _Filler(positions, ignore_unknown)
     filler.fill(message, cls.DESCRIPTOR.name, tree.read(text, positions), "", 0)
-    return message
+    return message, filler.unknown
 
 
 def render(message: Any) -> str:
@@ -82,6 +110,7 @@ class _Filler:
     def __init__(self, positions: tree.Positions, ignore_unknown: bool) -> None:
         self._positions = positions
         self._ignore_unknown = ignore_unknown
+        self.unknown: list[Unknown] = []
 
     def fill(self, message: Any, kind: str, entries: Sequence[tree.Entry], block: str, at: int) -> None:
         """Fill `message` (of the schema's message `kind`) from the entries of the block that opens at `at`."""
@@ -110,9 +139,11 @@ class _Filler:
         seen.add(entry.name)
 
     def _unknown(self, entry: tree.Entry, kind: str, table: dict[str, schema.FieldSpec]) -> None:
+        near = forks.owner(entry.name) or suggestion(entry.name, table)
+        words = f"{kind} has no field named {tree.shown(entry.name)!r}{near}"
         if not self._ignore_unknown:
-            near = forks.owner(entry.name) or suggestion(entry.name, table)
-            self._positions.fail(entry.at, f"{kind} has no field named {tree.shown(entry.name)!r}{near}")
+            self._positions.fail(entry.at, words)
+        self.unknown.append(Unknown(entry.at, entry.after, f"{self._positions.place(entry.at)}: {words}"))
 
     def _message(self, owner: Any, spec: schema.FieldSpec, entry: tree.Entry) -> None:
         if entry.kind != "block":

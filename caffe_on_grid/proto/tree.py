@@ -36,11 +36,11 @@ class Entry:
 
     `kind` is "block" (see `entries`), "string" or "word" (see `raw`: the value as written, a word or number with its
     sign, or string literals side by side). `at` is the offset of the name, `start` of the value (a block: of its
-    opening brace), `end` the offset behind the value (a block: of its closing brace); `listed`: whether it stands in
-    a `[…]`.
+    opening brace), `end` the offset behind the value (a block: of its closing brace), `after` that of what follows the
+    whole field; `listed`: whether it stands in a `[…]`.
     """
 
-    __slots__ = ("at", "end", "entries", "kind", "listed", "name", "raw", "start")
+    __slots__ = ("after", "at", "end", "entries", "kind", "listed", "name", "raw", "start")
 
     def __init__(self, name: str, at: int, listed: bool = False) -> None:
         self.name = name
@@ -49,7 +49,7 @@ class Entry:
         self.kind = ""
         self.raw = ""
         self.start = at
-        self.end = at
+        self.end = self.after = at
         self.entries: Sequence[Entry] = ()
 
 
@@ -65,10 +65,14 @@ class Positions:
         line = bisect_right(self._starts, offset)
         return line, offset - self._starts[line - 1] + 1
 
+    def place(self, offset: int) -> str:
+        """`where:LINE:COL` of `offset`."""
+        line, column = self.line_column(offset)
+        return f"{self.where}:{line}:{column}"
+
     def fail(self, offset: int, message: str) -> NoReturn:
         """Raise ConfigError for the place `offset`."""
-        line, column = self.line_column(offset)
-        raise ConfigError(f"{self.where}:{line}:{column}: {message}")
+        raise ConfigError(f"{self.place(offset)}: {message}")
 
 
 def shown(text: str) -> str:
@@ -133,7 +137,7 @@ class _Reader:
     def _field(self, entries: list[Entry], depth: int) -> None:
         if self._kind != "word":
             self._fail(self._at, f"expected the name of a field, got {self._got()}{self._extension()}")
-        name, at = self._lexeme, self._at
+        name, at, first = self._lexeme, self._at, len(entries)
         self._advance()
         colon = self._lexeme == ":" and self._kind == "mark"
         if colon:
@@ -146,6 +150,8 @@ class _Reader:
             entries.append(self._value(Entry(name, at), depth))
         if self._kind == "mark" and self._lexeme in ",;":
             self._advance()
+        for entry in entries[first:]:
+            entry.after = self._at
 
     def _extension(self) -> str:
         return " (extensions and Any are not part of Caffe's messages)" if self._lexeme == "[" else ""

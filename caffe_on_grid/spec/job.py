@@ -58,6 +58,8 @@ class EngineSpec:
     """Ranks on each executor, one per device."""
     allow_python_layers: bool = False
     on_nan: str = "stop"
+    strict_caffe: bool = False
+    """Reproduce the gradients of Caffe's own faults (engine caffe has them anyway)."""
 
 
 @dataclass(frozen=True)
@@ -131,6 +133,8 @@ class JobSpec:
     test_iterations: Optional[int] = None
     """The `test` task's batches; None: the solver's test_iter, or one pass over the TEST source."""
     test_net: int = 0
+    ignore_unknown_fields: bool = False
+    """Fields that Caffe lacks are left out of the prototxts on the gateway, and listed, instead of refused."""
     origins: dict[str, str] = field(default_factory=dict)
     """Leaf ("cluster.queue") → where its value came from ("option -queue", a file, …); the rest are built in."""
     version: int = VERSION

@@ -29,10 +29,23 @@ class Shipped:
     """Local data sources that are not here, and what to say where a layer in use wants one."""
     modules: set[str] = field(default_factory=set)
     """Python layers' modules."""
+    ignore_unknown: bool = False
+    """Whether fields that Caffe lacks are left out."""
+    remarks: list[str] = field(default_factory=list)
+    """What was left out, one line each."""
 
     def read(self, name: str) -> str:
-        """The text of a net that the solver names."""
-        return read_text(self.nets[name])
+        """The text of a net that the solver names, as it is shipped but for references."""
+        return self.text(self.nets[name], schema.NetParameter)
+
+    def text(self, path: Path, cls: Any) -> str:
+        """A prototxt of message `cls`, without the fields that are to be left out."""
+        content = read_text(path)
+        if not self.ignore_unknown:
+            return content
+        kept, remarks = text.without_unknown(cls, content, str(path))
+        self.remarks += [line for line in remarks if line not in self.remarks]
+        return kept
 
 
 def read_text(path: Path) -> str:
@@ -49,14 +62,16 @@ def absolute(uri: str) -> str:
     return uri if local is None else str(local.absolute())
 
 
-def ship(solver: str, inside: Path, net: Optional[str] = None) -> Shipped:
+def ship(solver: str, inside: Path, net: Optional[str] = None, ignore_unknown: bool = False) -> Shipped:
     """Copy `solver` and all it names into `inside`; `net` (relative to the working directory) replaces its `net:`.
 
-    Relative names are looked up beside the file that holds them, then in the working directory.
+    Relative names are looked up beside the file that holds them, then in the working directory. `ignore_unknown`:
+    fields that Caffe lacks are left out of what is shipped, and listed in the remarks, instead of refused.
     """
     shipper = _Shipper(inside)
+    shipper.shipped.ignore_unknown = ignore_unknown
     path = Path(solver)
-    content = read_text(path)
+    content = shipper.shipped.text(path, schema.SolverParameter)
     message = text.parse(schema.SolverParameter, content, solver)
     if net is not None:
         content = _with_net(content, message, str(Path(net).absolute()), solver)
@@ -120,7 +135,7 @@ class _Shipper:
     def _net(self, path: Path, reference: Reference, where: str) -> str:
         found = _find(path, reference.value, where)
         self.shipped.nets[reference.value] = found
-        return self._names.get(found) or self.write(found, read_text(found), "net")
+        return self._names.get(found) or self.write(found, self.shipped.read(reference.value), "net")
 
     def _file(self, path: Path, reference: Reference, where: str) -> str:
         found = _find(path, reference.value, where)

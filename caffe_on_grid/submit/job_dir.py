@@ -77,9 +77,9 @@ def build(job: JobSpec, folder: Path, net: Optional[str] = None, local: bool = T
     """
     inside = folder / argv.JOB_FOLDER
     inside.mkdir()
-    shipped = follow.ship(job.solver, inside, net)
+    shipped = follow.ship(job.solver, inside, net, job.ignore_unknown_fields)
     nets = graph.solver_nets(shipped.message, shipped.read)
-    remarks = [*_check_nets(job, shipped, nets, local)]
+    remarks = [*shipped.remarks, *_check_nets(job, shipped, nets, local)]
     if yarn:
         job = _qualified(job)
     start, more = _start(job.start, "train" in job.tasks)

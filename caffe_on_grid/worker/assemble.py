@@ -284,6 +284,7 @@ def engine_plan(spec: RankSpec, prepared: Prepared) -> EnginePlan:
         gpu=spec.device.index if spec.device.kind == "gpu" else None,
         seed=engine_seed(spec, prepared.solver),
         scratch=Path(spec.scratch),
+        strict=spec.job.engine.strict_caffe,
     )
 
 

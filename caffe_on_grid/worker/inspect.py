@@ -71,6 +71,9 @@ def parser() -> argparse.ArgumentParser:
         "-engine", "--engine", choices=ENGINES, default="auto", help="let it build a net too, and compare"
     )
     words.add_argument("-shape", "--shape", help="C,H,W of a net's records where nothing else tells")
+    words.add_argument(
+        "--ignore-unknown-fields", action="store_true", help="leave out fields that Caffe lacks, list them"
+    )
     words.add_argument("-records", "--records", type=int, default=5, help="records of an LMDB to show")
     return words
 

@@ -6,12 +6,12 @@ import argparse
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 from caffe_on_grid.engine import registry
 from caffe_on_grid.engine.api import LayerInfo
 from caffe_on_grid.errors import ConfigError
-from caffe_on_grid.proto import graph, lint, lint_shapes, schema, shapes, text, upgrade
+from caffe_on_grid.proto import graph, lint, lint_shapes, references, schema, shapes, text, upgrade
 from caffe_on_grid.proto.shapes_base import LayerShapes, NetShapes, count
 from caffe_on_grid.worker import offline
 
@@ -22,7 +22,14 @@ _NO_SOLVER = schema.SolverParameter()
 
 def net(path: Path, args: argparse.Namespace) -> Found:
     """The net in `path`, in the phase and stages asked for."""
-    return built(offline.read_net(path, args.phase, args.stage), args.phase, path, args)
+    remarks = _remarks(args)
+    message = offline.read_net(path, args.phase, args.stage, remarks)
+    return {**built(message, args.phase, path, args), "left_out": remarks or []}
+
+
+def _remarks(args: argparse.Namespace) -> Optional[list[str]]:
+    """Where fields that Caffe lacks are listed; None: they are refused."""
+    return [] if args.ignore_unknown_fields else None
 
 
 def built(message: Any, phase: str, path: Path, args: argparse.Namespace, solver: Any = _NO_SOLVER) -> Found:
@@ -91,6 +98,7 @@ def _layer(layer: LayerShapes, trains: bool) -> Found:
 
 def net_lines(found: Found) -> Iterator[str]:
     """A table of the layers, then the totals."""
+    yield from found.get("left_out", ())
     yield f"net {found['name']!r}, phase {found['phase']}"
     yield from (f"  {note}" for note in found["inputs"])
     head = f"{'layer':<30} {'type':<18} {'top shape':<22} {'parameters':>12} {'MFLOP':>10} {'MiB':>8}"
@@ -121,8 +129,10 @@ def _mib(count: int) -> str:
 
 def solver(path: Path, args: argparse.Namespace) -> Found:
     """A solver's fields, what they come to, and its nets; to be run in a child process."""
-    message = upgrade.upgrade_solver(text.parse(schema.SolverParameter, offline.read_text(path), str(path)))
-    nets = graph.solver_nets(message, lambda name: offline.read_text(_beside(name, path)))
+    remarks = _remarks(args)
+    content = offline.prototxt(path, schema.SolverParameter, remarks)
+    message = upgrade.upgrade_solver(text.parse(schema.SolverParameter, content, str(path)))
+    nets = graph.solver_nets(message, lambda name: offline.prototxt(_beside(name, path), schema.NetParameter, remarks))
     phases = [("TRAIN", nets.train)] + [("TEST", test) for test in nets.tests]
     shown = [built(found, phase, path, args, message) for phase, found in phases]
     batch = sum(layer.batch_size for layer in graph.data_layers(nets.train)[:1]) * message.iter_size
@@ -136,6 +146,7 @@ def solver(path: Path, args: argparse.Namespace) -> Found:
         "records_seen": batch * message.max_iter,
         "epochs": _epochs(batch * message.max_iter, nets.train, path.parent),
         "nets": shown,
+        "left_out": remarks or [],
         "warnings": lint.warnings(message, nets),
     }
 
@@ -176,6 +187,7 @@ def _epochs(seen: int, net: Any, folder: Path) -> Any:
 
 def solver_lines(found: Found) -> Iterator[str]:
     """The fields, the totals, then each net."""
+    yield from found["left_out"]
     yield from (f"{name}: {value}" for name, value in found["fields"].items())
     yield f"left at Caffe's defaults: {', '.join(f'{name} {value}' for name, value in found['defaults'].items())}"
     epochs = f", {found['epochs']:.2f} epochs" if found["epochs"] else ""
@@ -187,11 +199,5 @@ def solver_lines(found: Found) -> Iterator[str]:
 
 
 def kind_of(path: Path) -> str:
-    """ "solver" or "net", by the fields at the top of the prototxt; raises ConfigError where it is neither."""
-    names = {field.path[0] for field in text.fields(offline.read_text(path), str(path))}
-    if names & {"layer", "layers", "input"}:
-        return "net"
-    known = {field.name for field in schema.SolverParameter.DESCRIPTOR.fields}
-    if names & known:
-        return "solver"
-    raise ConfigError(f"{path}: neither a net (no layer) nor a solver (none of its fields)")
+    """ "solver" or "net"; raises ConfigError where the prototxt is neither."""
+    return references.kind_of(offline.read_text(path), str(path))

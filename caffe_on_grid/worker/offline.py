@@ -37,9 +37,20 @@ def read_text(path: Path) -> str:
         raise ConfigError(f"{path}: not a text file, and none of the kinds that are known by their names") from None
 
 
-def read_net(path: Path, phase: str, stages: Sequence[str] = ()) -> Any:
-    """The net in `path`, upgraded and filtered for `phase` and `stages`."""
-    net = upgrade.upgrade_net(text.parse(schema.NetParameter, read_text(path), str(path)), str(path))
+def prototxt(path: Path, cls: Any, remarks: Optional[list[str]] = None) -> str:
+    """The text of message `cls` in `path`; with `remarks`, fields that `cls` lacks are left out and listed there."""
+    content = read_text(path)
+    if remarks is None:
+        return content
+    kept, lines = text.without_unknown(cls, content, str(path))
+    remarks += [line for line in lines if line not in remarks]
+    return kept
+
+
+def read_net(path: Path, phase: str, stages: Sequence[str] = (), remarks: Optional[list[str]] = None) -> Any:
+    """The net in `path`, upgraded and filtered for `phase` and `stages`; `remarks` as for `prototxt`."""
+    content = prototxt(path, schema.NetParameter, remarks)
+    net = upgrade.upgrade_net(text.parse(schema.NetParameter, content, str(path)), str(path))
     state = schema.NetState(phase=PHASES[phase])
     state.MergeFrom(net.state)
     state.phase = PHASES[phase]
@@ -127,8 +138,8 @@ def record_count(layer: graph.DataLayer, folder: Path) -> Optional[int]:
         records.close()
 
 
-def plan(net: Any, phase: str, scratch: Path, gpu: Optional[int] = None) -> EnginePlan:
+def plan(net: Any, phase: str, scratch: Path, gpu: Optional[int] = None, strict: bool = False) -> EnginePlan:
     """An engine's plan for one net alone, with a solver that would change nothing."""
     solver = schema.SolverParameter(type="SGD", base_lr=0, lr_policy="fixed", max_iter=1)
     train, tests = (net, ()) if phase == "TRAIN" else (None, (net,))
-    return EnginePlan(solver, train, tests, gpu=gpu, seed=1, scratch=scratch)
+    return EnginePlan(solver, train, tests, gpu=gpu, seed=1, scratch=scratch, strict=strict)

@@ -27,6 +27,10 @@ def parser() -> argparse.ArgumentParser:
     words.add_argument("-gpu", "--gpu", type=int, help="device index; left out: CPU")
     words.add_argument("-engine", "--engine", choices=ENGINES, default="auto", help="what builds and times the net")
     words.add_argument("-shape", "--shape", help="C,H,W of a record where nothing else tells")
+    words.add_argument(
+        "--ignore-unknown-fields", action="store_true", help="leave out fields that Caffe lacks, list them"
+    )
+    words.add_argument("--strict-caffe", action="store_true", help="let engine torch have Caffe's faulty gradients too")
     words.add_argument("--json", action="store_true", help="one JSON object")
     return words
 
@@ -44,10 +48,12 @@ def shape(word: Optional[str]) -> Optional[tuple[int, ...]]:
 def measure(args: argparse.Namespace) -> dict[str, Any]:
     """Build the net and time it; to be run in a child process."""
     record = shape(args.shape)
-    net = offline.read_net(args.model, args.phase, args.stage)
+    remarks: Optional[list[str]] = [] if args.ignore_unknown_fields else None
+    net = offline.read_net(args.model, args.phase, args.stage, remarks)
     made = offline.stand_in(net, args.phase, args.model.parent, record)
     with tempfile.TemporaryDirectory() as scratch:
-        engine = registry.create(args.engine, offline.plan(made.net, args.phase, Path(scratch), args.gpu))
+        plan = offline.plan(made.net, args.phase, Path(scratch), args.gpu, args.strict_caffe)
+        engine = registry.create(args.engine, plan)
         times = engine.time_layers(args.iterations, made.blobs)
     layers: list[dict[str, Any]] = [
         {"name": t.name, "type": t.type, "forward_ms": 1e3 * t.forward_s, "backward_ms": 1e3 * t.backward_s}
@@ -61,6 +67,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
         "device": "cpu" if args.gpu is None else f"gpu {args.gpu}",
         "iterations": args.iterations,
         "inputs": list(made.notes),
+        "left_out": remarks or [],
         "layers": layers,
         "forward_ms": forward,
         "backward_ms": backward,
@@ -91,7 +98,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     except GridError as error:
         print(f"caffe-on-grid time: {error}", file=sys.stderr)
         return error.exit_code
-    for note in times["inputs"]:
+    for note in (*times["left_out"], *times["inputs"]):
         print(note, file=sys.stderr)
     print(json.dumps(times) if args.json else "\n".join(lines(times)))
     return 0

@@ -10,7 +10,7 @@ import click
 import pytest
 
 from caffe_on_grid import cli, errors
-from caffe_on_grid.cli import oozie, operate, train
+from caffe_on_grid.cli import models, oozie, operate, train
 from caffe_on_grid.spec import defaults
 
 COMMANDS = {
@@ -18,6 +18,7 @@ COMMANDS = {
     "test": train.test,
     "submit": train.submit,
     "oozie": oozie.oozie,
+    "upgrade": models.upgrade,
     "pack": operate.pack,
     "config show": operate.show,
 }
@@ -67,6 +68,7 @@ GENERATED = {
     "verbs": verbs_table,
     "jobs": lambda: table(JOBS),
     "oozie": lambda: table(("oozie",)),
+    "upgrade": lambda: table(("upgrade",)),
     "pack": lambda: table(("pack",)),
     "config": lambda: table(("config show",)),
     "codes": codes_table,

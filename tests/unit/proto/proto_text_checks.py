@@ -105,6 +105,20 @@ def check_text_unknown_is_ignored_on_request() -> None:
     assert "foo" in refused(text.parse, Net, source, "net")
 
 
+def check_text_without_unknown_fields() -> None:
+    """Each is named with its place, once; what is left keeps its place, and is what parsing with them ignored gives."""
+    source = 'foo: [1,\n {}], # why\nlayer { name: "x"; bars: 2; bars: 3\n  multibox_loss_param { x: 1 }, type: "y" }\n'
+    kept, lines = text.without_unknown(Net, source, "net")
+    assert [line.split(" ")[0] for line in lines] == ["net:1:1:", "net:3:20:", "net:3:29:", "net:4:3:"]
+    assert lines[0] == "net:1:1: NetParameter has no field named 'foo': left out"
+    assert "SSD Caffe" in lines[3]
+    assert len(kept) == len(source) and kept.count("\n") == source.count("\n")
+    assert kept.index('type: "y"') == source.index('type: "y"')
+    assert text.parse(Net, kept, "net") == text.parse(Net, source, "net", ignore_unknown=True) != Net()
+    assert text.without_unknown(Net, kept, "net") == (kept, [])
+    assert "expected an integer" in refused(text.without_unknown, Net, "foo: 1 input_dim: x", "net")
+
+
 def check_text_renders_what_it_reads() -> None:
     for path in sorted(DATA.glob("*.prototxt")):
         kind = Solver if path.name.startswith("solver") else Net
