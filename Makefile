@@ -77,7 +77,7 @@ check: $(VENV) ## format, lint, types, imports, links in the docs
 	.venv/bin/lint-imports
 	.venv/bin/python -m pytest tests/unit/test_docs.py
 
-bench: $(VENV) $(RUNTIME) ## all of benchmarks/, one JSON object per line
+bench: $(VENV) $(RUNTIME) $(TORCH) ## all of benchmarks/, one JSON object per line
 	@$(WITH_JAVA) for b in benchmarks/*.py; do .venv/bin/python "$$b"; done
 
 archive: $(OUT) ## the Caffe runtime as an archive (OUT=…, FLAVOUR=slim|full)
