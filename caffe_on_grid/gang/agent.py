@@ -146,10 +146,7 @@ class _Agent:
 
     def _gather_facts(self, wanted: int) -> Facts:
         runtime = _shipped(self._task.shipped, ARCHIVE, "bin/python", self._job.runtime.path)
-        address = self._channel.local_host
-        if self._job.sync.net_cidr:
-            found = devices.interface_addresses()
-            self._interface, address = devices.interface_in(self._job.sync.net_cidr, found)
+        self._interface, address = devices.network(self._job.sync.net_cidr, self._channel.local_host)
         return Facts(
             executor=self._executor,
             host=self._host,

@@ -86,6 +86,19 @@ def interface_addresses() -> dict[str, str]:
     return found
 
 
+def network(cidr: Optional[str], towards_driver: str) -> tuple[Optional[str], str]:
+    """(interface, address) of the ranks' traffic: in `cidr`, else the address from which the driver is reached.
+
+    The interface is None where that address is loopback (all is on one host) or no interface's own.
+    """
+    found = interface_addresses()
+    if cidr:
+        return interface_in(cidr, found)
+    if ipaddress.ip_address(towards_driver).is_loopback:
+        return None, towards_driver
+    return next((name for name, address in found.items() if address == towards_driver), None), towards_driver
+
+
 def interface_in(cidr: str, addresses: dict[str, str]) -> tuple[str, str]:
     """(interface, address) in the network `cidr`; EnvironmentFault listing what there is, UsageError for no CIDR."""
     try:

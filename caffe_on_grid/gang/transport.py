@@ -23,10 +23,14 @@ def check(connection: str, facts: Sequence[Facts]) -> None:
 
 
 def environment(connection: str, interface: Optional[str], infiniband: Sequence[str]) -> dict[str, str]:
-    """The variables for `connection`: ethernet forces TCP (over `interface`, if any), infiniband RDMA; auto: none."""
-    if connection == "ethernet":
-        names = {"UCX_NET_DEVICES": interface, "FI_TCP_IFACE": interface} if interface else {}
-        return {"UCX_TLS": "tcp,self", "FI_PROVIDER": "tcp", **names}
+    """The variables for `connection`: ethernet forces TCP, infiniband RDMA; auto leaves the choice to MPI.
+
+    TCP keeps to `interface`, if one is known: left alone, MPI may take one that leads nowhere (a container engine's
+    bridge has the same address on every host).
+    """
     if connection == "infiniband":
         return {"UCX_TLS": "rc,ud,sm,self", "UCX_NET_DEVICES": ",".join(infiniband), "FI_PROVIDER": "verbs;ofi_rxm"}
-    return {}
+    forced = {"UCX_TLS": "tcp,self", "FI_PROVIDER": "tcp"} if connection == "ethernet" else {}
+    fast = () if forced else infiniband
+    kept = {"UCX_NET_DEVICES": ",".join([*fast, interface]), "FI_TCP_IFACE": interface} if interface else {}
+    return {**forced, **kept}

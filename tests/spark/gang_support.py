@@ -24,8 +24,8 @@ PROGRAM = str(Path(__file__).with_name("gang_rank.py"))
 class Driver:
     """Accepts agents and keeps their messages until it is closed."""
 
-    def __init__(self) -> None:
-        self.listener = Listener("127.0.0.1", KEY)
+    def __init__(self, host: str = "127.0.0.1") -> None:
+        self.listener = Listener(host, KEY)
         self.messages: list[dict] = []
         self.channels: list[Channel] = []
         self.closed = threading.Event()

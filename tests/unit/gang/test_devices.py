@@ -60,6 +60,8 @@ def test_infiniband_needs_an_active_port(tmp_path):
 def test_addresses_by_network():
     found = devices.interface_addresses()
     assert found["lo"] == "127.0.0.1"
+    assert devices.network(None, "127.0.0.1") == (None, "127.0.0.1")
+    assert devices.network("127.0.0.0/8", "10.1.2.3") == ("lo", "127.0.0.1")
     assert devices.interface_in("10.1.0.0/16", {"eth0": "192.168.0.3", "ib0": "10.1.2.3"}) == ("ib0", "10.1.2.3")
     with pytest.raises(EnvironmentFault, match=r"no address in 10.9.0.0/16; it has eth0 192.168.0.3"):
         devices.interface_in("10.9.0.0/16", {"eth0": "192.168.0.3"})

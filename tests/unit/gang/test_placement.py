@@ -145,4 +145,6 @@ def test_infiniband_forces_rdma_and_auto_nothing():
     assert forced["UCX_NET_DEVICES"] == "mlx5_0:1,mlx5_1:1"
     assert "tcp" not in forced["UCX_TLS"]
     assert forced["FI_PROVIDER"].startswith("verbs")
-    assert transport.environment("auto", "eth0", ("mlx5_0:1",)) == {}
+    assert transport.environment("auto", None, ("mlx5_0:1",)) == {}
+    chosen = transport.environment("auto", "eth0", ("mlx5_0:1",))
+    assert chosen == {"UCX_NET_DEVICES": "mlx5_0:1,eth0", "FI_TCP_IFACE": "eth0"}
