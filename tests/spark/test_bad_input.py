@@ -124,12 +124,12 @@ ON_THE_GATEWAY: dict[str, tuple[Spoil, int, str]] = {
     "no devices": (words("-devices", 0), 2, "-devices: expected at least 1, got '0'"),
     "Java missing": (no_java, 4, "no Java on PATH: install Java 17"),
     "Java missing at JAVA_HOME": (variable("JAVA_HOME", "/nowhere"), 4, "no Java at JAVA_HOME=/nowhere"),
-    "runtime missing": (variable("CAFFE_ON_GRID_RUNTIME", "/nowhere"), 4, "/nowhere: no Caffe runtime is there"),
+    "runtime missing": (variable("CAFFE_ON_GRID_RUNTIME", "/nowhere"), 4, "/nowhere: no runtime is there"),
     "connection": (words("-connection", "etherent"), 2, "-connection: expected one of auto, ethernet, infiniband"),
+    "unknown layer": (net('"ReLU"', '"RelU"'), 3, "unknown layer type 'RelU' (did you mean 'ReLU'?)"),
 }  # fmt: skip
 
 IN_A_RANK: dict[str, tuple[Spoil, int, str]] = {
-    "unknown layer": (net('"ReLU"', '"RelU"'), 3, "unknown layer type 'RelU' (did you mean 'ReLU'?)"),
     "unknown solver": (solver("net:", 'type: "Sdg" net:'), 3, "unknown type 'Sdg'"),
     "mismatched shapes": (
         net('bottom: "ip2" bottom: "label" top: "loss"', 'bottom: "ip2" bottom: "conv" top: "loss"'), 3,
