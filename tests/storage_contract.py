@@ -36,7 +36,9 @@ class StorageContract:
         store.remove(folder)
         assert not store.exists(folder)
 
-    @pytest.mark.parametrize("name", ["plain", "sp ace", "100%25", "a+b&c=d?e#f", "snow☃man", "semi;colon", "q'u\"ote"])
+    @pytest.mark.parametrize(
+        "name", ["plain", "sp ace", "100%25", "a+b&c=d?e#f", "snow☃man", "semi;colon", "q'u\"ote", "#LATEST"]
+    )
     def test_any_name_is_kept(self, store, base, name):
         uri = paths.join(base, name)
         store.write(name.encode(), uri)

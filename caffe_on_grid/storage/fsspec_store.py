@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
@@ -30,16 +30,16 @@ PIECE_BYTES = 8 << 20
 
 def installed() -> bool:
     """Whether fsspec can be imported here."""
-    try:
-        importlib.import_module("fsspec")
-    except ImportError:
-        return False
-    return True
+    return importlib.util.find_spec("fsspec") is not None
 
 
 def knows(scheme: str) -> bool:
     """Whether fsspec is installed and has a store for `scheme`."""
-    return installed() and scheme in importlib.import_module("fsspec").available_protocols()
+    if not installed():
+        return False
+    import fsspec
+
+    return scheme in fsspec.available_protocols()
 
 
 def storage() -> RemoteStorage:
@@ -63,9 +63,11 @@ class FsspecClient:
 
     def __init__(self, scheme: str, host: str) -> None:
         """`host`: "//bucket" or "//host", put before each path. EnvironmentFault if the store's package is missing."""
+        import fsspec
+
         self._prefix, self._whole = f"{scheme}:{host or '//'}", scheme in WHOLE
         try:
-            self._store: Any = importlib.import_module("fsspec").filesystem(scheme, use_listings_cache=False)
+            self._store: Any = fsspec.filesystem(scheme, use_listings_cache=False)
         except ImportError as error:
             raise EnvironmentFault(f"{scheme}: {error}; install it on the gateway and in the runtime") from error
 

@@ -1,4 +1,7 @@
-"""Files on HDFS: `hdfs:` and `viewfs:` by hdfs-native (HTTP where it is missing), `webhdfs:`, `swebhdfs:` by HTTP."""
+"""HDFS files: `hdfs:`, `viewfs:` by hdfs-native; `webhdfs:`, `swebhdfs:`, and `hdfs:` where that is missing, by HTTP.
+
+Either way's library is loaded when a URI first asks for it: most commands ask for none.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from functools import lru_cache
 from typing import Optional
 
 from caffe_on_grid.errors import ConfigError, EnvironmentFault
-from caffe_on_grid.storage import hadoop, hdfs_http, hdfs_rpc, paths
+from caffe_on_grid.storage import hadoop, hdfs_rpc, paths
 from caffe_on_grid.storage.remote import Client, RemoteStorage
 
 _WEB = {"webhdfs": "http", "swebhdfs": "https"}
@@ -44,8 +47,10 @@ def _client(scheme: str, host: str, _process: int, _identity: tuple[Optional[str
     return _web_client("https" if policy == "HTTPS_ONLY" else "http", host, direct=False)
 
 
-def _web_client(protocol: str, host: str, direct: bool) -> hdfs_http.WebClient:
+def _web_client(protocol: str, host: str, direct: bool) -> Client:
     """`direct`: `host` is the HTTP address itself (or a nameservice), not that of RPC."""
+    from caffe_on_grid.storage import hdfs_http
+
     bases = hadoop.name_nodes(host, f"{protocol}-address")
     if not bases:
         name, _, port = host.partition(":")

@@ -1,38 +1,32 @@
-"""HDFS by HTTP (WebHDFS), by the standard library alone: for `webhdfs:` and where hdfs-native is not installed."""
+"""HDFS by HTTP (WebHDFS, HttpFS), through the library `hdfs`: the only place that imports it and requests."""
 
 from __future__ import annotations
 
-import http.client
-import json
+import socket
 import ssl
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Optional
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import urlsplit
 
+import hdfs
+import requests
+
+from caffe_on_grid.errors import SecurityFault
 from caffe_on_grid.storage import hadoop, tokens
 from caffe_on_grid.storage.remote import Content, Entry, StoreFault
 
 TIMEOUT_S = 60.0
-PIECE_BYTES = 8 << 20
-_STATUS_KINDS = {401: "AuthenticationException", 403: "AccessControlException", 404: "Unreachable"}
+PIECE_BYTES = 1 << 20
+STATUSES = {401: "AuthenticationException", 403: "AccessControlException", 404: "Unreachable"}
 """HTTP status → kind of fault where the body does not say, as WebHDFS itself always does."""
-
-
-@dataclass(frozen=True)
-class Reply:
-    """A finished HTTP exchange."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
-
-    def json(self) -> Any:
-        """The body's document; StoreFault if it is none (a proxy's page, another server)."""
-        try:
-            return json.loads(self.body)
-        except ValueError as error:
-            raise StoreFault("Unreachable", "what answers there is not WebHDFS") from error
+CAUSES: tuple[tuple[type[BaseException], str], ...] = (
+    (socket.gaierror, "UnknownHost"),
+    (ConnectionRefusedError, "Unreachable"),
+    (ConnectionError, "Broken"),
+    (OSError, "Unreachable"),
+)
+"""What a failed request began with → kind of fault; others are "Broken"."""
 
 
 class WebClient:
@@ -41,110 +35,129 @@ class WebClient:
     appears_whole = False
 
     def __init__(self, bases: list[str], services: list[str]) -> None:
-        """`bases`: http(s)://host:port of each NameNode; `services`: what its delegation token may name."""
-        self._bases, self._services = bases, services
+        """`bases`: http(s)://host:port of each NameNode, the active one is found by asking; `services`: what the
+        container's delegation token may name. SecurityFault if nothing here can prove who we are."""
+        self._client = _client(";".join(dict.fromkeys(bases)), services)  # of an address named twice it never tires
 
     def entry(self, path: str) -> Optional[Entry]:
         """What is at `path`; None if nothing is."""
         try:
-            found = self._ask("GET", path, "GETFILESTATUS").json()["FileStatus"]
+            with _door():
+                found = self._client.status(path)
+                return Entry(found["length"], found["type"] == "DIRECTORY", str(found["modificationTime"]))
         except StoreFault as fault:
             if fault.kind == "FileNotFoundException":
                 return None
             raise
-        return Entry(found["length"], found["type"] == "DIRECTORY", str(found["modificationTime"]))
 
     def names(self, path: str) -> list[str]:
         """Names in a folder."""
-        return [
-            status["pathSuffix"] for status in self._ask("GET", path, "LISTSTATUS").json()["FileStatuses"]["FileStatus"]
-        ]
+        with _door():
+            return list(self._client.list(path))
 
     def pieces(self, path: str, offset: int, length: int) -> Iterator[bytes]:
-        """A range that lies within the file, asked for in pieces of a bounded size."""
-        for at in range(offset, offset + length, PIECE_BYTES):
-            count = min(PIECE_BYTES, offset + length - at)
-            place = self._ask("GET", path, "OPEN", offset=at, length=count).headers["location"]
-            data = _checked(_exchange("GET", place)).body
-            if len(data) != count:
-                raise StoreFault("Broken", f"{len(data)} of {count} bytes came")
-            yield data
+        """A range that lies within the file, as it streams in."""
+        count = 0
+        with _door(), self._client.read(path, offset=offset, length=length, chunk_size=PIECE_BYTES) as pieces:
+            for piece in pieces:
+                count += len(piece)
+                yield piece
+        if count != length:
+            raise StoreFault("Broken", f"{count} of {length} bytes came")
 
     def create(self, path: str, content: Content) -> None:
         """Write a file and its parents, replacing one that is there."""
-        place = self._ask("PUT", path, "CREATE", overwrite="true").headers["location"]
-        _checked(_exchange("PUT", place, content()))
+        with _door():
+            self._client.write(path, content(), overwrite=True)
 
     def append(self, path: str, data: bytes) -> None:
         """Add to a file."""
-        place = self._ask("POST", path, "APPEND").headers["location"]
-        _checked(_exchange("POST", place, iter((data,))))
+        with _door():
+            self._client.write(path, data, append=True)
 
     def make_folder(self, path: str) -> None:
         """Create a folder and its parents."""
-        self._ask("PUT", path, "MKDIRS")
+        with _door():
+            self._client.makedirs(path)
 
     def rename(self, source: str, target: str) -> None:
-        """Give a file another name, replacing a file of that name, in one step."""
-        self._ask("PUT", source, "RENAME", destination=target, renameoptions="OVERWRITE")
+        """Give a file another name, replacing a file of that name, in one step: what `Client.rename` does not offer."""
+        with _door():
+            self._client._rename(source, destination=target, renameoptions="OVERWRITE")
 
     def remove(self, path: str) -> None:
         """Delete a file, or a folder with all in it."""
-        self._ask("DELETE", path, "DELETE", recursive="true")
+        with _door():
+            self._client.delete(path, recursive=True)
 
-    def _ask(self, method: str, path: str, operation: str, **options: object) -> Reply:
-        """The answer of the first NameNode that is active."""
-        query = urlencode({"op": operation, **self._identity(), **options})
-        fault = StoreFault("UnknownHost", "no NameNode's HTTP address is known")
-        for base in self._bases:
-            try:
-                return _checked(_exchange(method, f"{base}/webhdfs/v1{quote(path)}?{query}"))
-            except StoreFault as error:
-                if error.kind not in ("StandbyException", "Unreachable"):
-                    raise
-                fault = error
+
+def _client(url: str, services: list[str]) -> Any:
+    """The library's client for who we are: by the container's token, by Kerberos, else by the user's name alone."""
+    options = {"timeout": TIMEOUT_S, "session": _session()}
+    token = tokens.hdfs_token(services)
+    if token:
+        client = hdfs.TokenClient(url, token.encoded, **options)
+    elif hadoop.settings().get("hadoop.security.authentication") == "kerberos":
+        client = _kerberos_client(url, **options)
+    else:
+        client = hdfs.InsecureClient(url, hadoop.user(), **options)
+    client.resolve = str  # our paths are whole; its own reading of them gives "#LATEST" a meaning
+    return client
+
+
+def _kerberos_client(url: str, **options: Any) -> Any:
+    try:
+        from hdfs.ext.kerberos import KerberosClient
+    except ImportError as error:
+        raise SecurityFault(
+            f"{url}: Kerberos over HTTP needs requests-kerberos ({error}); pip install requests-kerberos"
+        ) from error
+    return KerberosClient(url, **options)
+
+
+def _session() -> requests.Session:
+    """The cluster is asked directly, not by the proxy of the way out; the machine's certificates count."""
+    session = requests.Session()
+    session.trust_env = False
+    known = ssl.get_default_verify_paths()
+    session.verify = known.cafile or known.capath or True
+    session.hooks["response"].append(_refuse_strangers)
+    return session
+
+
+def _refuse_strangers(answer: requests.Response, **_: Any) -> None:
+    """The library reads neither failures that WebHDFS did not write nor the reason of a 401: both end here."""
+    if answer.status_code < 400:
+        return
+    try:
+        found = answer.json()["RemoteException"]
+        fault = StoreFault(found["exception"], found["message"])
+    except (ValueError, KeyError, TypeError):
+        kind, text = STATUSES.get(answer.status_code, "Broken"), f"HTTP status {answer.status_code}"
+        raise StoreFault(kind, f"not WebHDFS's answer: {text}") from None
+    if answer.status_code == 401:
         raise fault
 
-    def _identity(self) -> dict[str, str]:
-        """The container's token (never shown: `_exchange` names the host alone), else the user's name."""
-        token = tokens.hdfs_token(self._services)
-        return {"delegation": token.encoded} if token else {"user.name": hadoop.user()}
 
-
-def _exchange(method: str, url: str, content: Optional[Iterator[bytes]] = None) -> Reply:
-    """One request on a connection of its own; redirects are answers here."""
-    parts = urlsplit(url)
-    connection = _connection(parts.scheme, parts.netloc)
-    headers = {"Content-Type": "application/octet-stream"} if content is not None else {}
+@contextmanager
+def _door() -> Iterator[None]:
+    """Every error of the library inside leaves as a StoreFault; what requests says is not kept: it shows the token."""
     try:
-        connection.request(method, f"{parts.path}?{parts.query}", content, headers, encode_chunked=content is not None)
-        answer = connection.getresponse()
-        return Reply(answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read())
-    except (ConnectionRefusedError, TimeoutError) as error:
-        raise StoreFault("Unreachable", f"{parts.netloc}: {error.strerror or error}") from error
-    except (http.client.HTTPException, ConnectionError) as error:
-        raise StoreFault("Broken", f"{parts.netloc}: {type(error).__name__}") from error
-    except OSError as error:
-        raise StoreFault("UnknownHost", f"{parts.netloc}: {error.strerror or error}") from error
-    finally:
-        connection.close()
+        yield
+    except hdfs.HdfsError as error:
+        raise StoreFault(error.exception or "Broken", str(error)) from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise StoreFault("Unreachable", "what answers there is not WebHDFS") from error
+    except requests.RequestException as error:
+        raise _fault(error) from None
 
 
-def _connection(scheme: str, netloc: str) -> http.client.HTTPConnection:
-    if scheme == "https":
-        return http.client.HTTPSConnection(netloc, timeout=TIMEOUT_S, context=ssl.create_default_context())
-    return http.client.HTTPConnection(netloc, timeout=TIMEOUT_S)
-
-
-def _checked(reply: Reply) -> Reply:
-    """`reply` if it is a success or a redirect, else the fault that it tells."""
-    if reply.status < 400:
-        return reply
-    try:
-        found = json.loads(reply.body)["RemoteException"]
-        kind, detail = found["exception"], found["message"]
-    except (ValueError, KeyError, TypeError):
-        raise StoreFault(
-            _STATUS_KINDS.get(reply.status, "Broken"), f"not WebHDFS's answer: HTTP status {reply.status}"
-        ) from None
-    raise StoreFault(kind, detail)
+def _fault(error: requests.RequestException) -> StoreFault:
+    first: BaseException = error
+    while cause := first.__cause__ or first.__context__:
+        first = cause
+    kind = next((kind for cls, kind in CAUSES if isinstance(first, cls)), "Broken")
+    if type(error).__module__.startswith("requests_kerberos"):
+        kind = "AuthenticationException"
+    where = f"{urlsplit(str(error.request.url)).netloc}: " if error.request is not None else ""
+    return StoreFault(kind, f"{where}{getattr(first, 'strerror', None) or type(first).__name__}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -36,11 +36,7 @@ WORDS = (
 
 def available() -> bool:
     """Whether hdfs-native can be imported here."""
-    try:
-        importlib.import_module("hdfs_native")
-    except ImportError:
-        return False
-    return True
+    return importlib.util.find_spec("hdfs_native") is not None
 
 
 class RpcClient:
@@ -50,9 +46,11 @@ class RpcClient:
 
     def __init__(self, url: str) -> None:
         """`url`: hdfs://host:port, hdfs://nameservice or viewfs://table."""
-        self._library: Any = importlib.import_module("hdfs_native")
+        import hdfs_native
+
+        self._options: Any = hdfs_native.WriteOptions(overwrite=True, create_parent=True)
         with _door():
-            self._client: Any = self._library.Client(url, {**hadoop.settings(), **_QUICK})
+            self._client: Any = hdfs_native.Client(url, {**hadoop.settings(), **_QUICK})
 
     def entry(self, path: str) -> Optional[Entry]:
         """What is at `path`; None if nothing is."""
@@ -78,7 +76,7 @@ class RpcClient:
     def create(self, path: str, content: Content) -> None:
         """Write a file and its parents, replacing one that is there."""
         with _door():
-            writer = self._client.create(path, self._library.WriteOptions(overwrite=True, create_parent=True))
+            writer = self._client.create(path, self._options)
         self._fill(writer, content)
 
     def append(self, path: str, data: bytes) -> None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
+import traceback
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from caffe_on_grid.errors import SecurityFault
+from caffe_on_grid.storage import tokens
 from caffe_on_grid.storage.hdfs_http import WebClient
 from caffe_on_grid.storage.remote import StoreFault
 
@@ -48,8 +52,19 @@ def serve():
         server.server_close()
 
 
+def bases(*servers: HTTPServer) -> list[str]:
+    return [f"http://127.0.0.1:{server.server_port}" for server in servers]
+
+
 def client(*servers: HTTPServer) -> WebClient:
-    return WebClient([f"http://127.0.0.1:{server.server_port}" for server in servers], ["grid"])
+    return WebClient(bases(*servers), ["grid"])
+
+
+def container_token(service: str) -> bytes:
+    """A token file of one token."""
+    kind = b"HDFS_DELEGATION_TOKEN"
+    token = b"\x02id\x02pw" + bytes([len(kind)]) + kind + bytes([len(service)]) + service.encode()
+    return b"HDTS\x00\x01\x01a" + token + b"\x00"
 
 
 def test_the_users_name_is_told_without_a_token_and_the_token_alone_with_one(serve, monkeypatch, tmp_path):
@@ -57,9 +72,7 @@ def test_the_users_name_is_told_without_a_token_and_the_token_alone_with_one(ser
     monkeypatch.delenv("HADOOP_TOKEN_FILE_LOCATION", raising=False)
     server = serve(200, json.dumps(FILE).encode())
     assert client(server).entry("/x").size == 7
-    kind, service = b"HDFS_DELEGATION_TOKEN", b"ha-hdfs:grid"
-    token = b"\x02id\x02pw" + bytes([len(kind)]) + kind + bytes([len(service)]) + service
-    (tmp_path / "tokens").write_bytes(b"HDTS\x00\x01\x01a" + token + b"\x00")
+    (tmp_path / "tokens").write_bytes(container_token("ha-hdfs:grid"))
     monkeypatch.setenv("HADOOP_TOKEN_FILE_LOCATION", str(tmp_path / "tokens"))
     client(server).entry("/x")
     named, proved = server.asked
@@ -71,8 +84,45 @@ def test_the_active_name_node_answers_for_the_standby(serve):
     standby, active = serve(403, json.dumps(STANDBY).encode()), serve(200, json.dumps(FILE).encode())
     assert client(standby, active).entry("/x").size == 7
     with pytest.raises(StoreFault) as caught:
-        client(standby, standby).entry("/x")
+        client(standby, serve(403, json.dumps(STANDBY).encode()), standby).entry("/x")
     assert caught.value.kind == "StandbyException"
+
+
+def test_a_name_node_that_is_down_is_passed_over(serve):
+    assert WebClient(["http://127.0.0.1:1", *bases(serve(200, json.dumps(FILE).encode()))], ["grid"]).entry("/x")
+
+
+def test_the_reason_of_a_401_is_told(serve):
+    body = {"RemoteException": {"exception": "InvalidToken", "message": "it has expired"}}
+    with pytest.raises(StoreFault) as caught:
+        client(serve(401, json.dumps(body).encode())).entry("/x")
+    assert (caught.value.kind, caught.value.detail) == ("InvalidToken", "it has expired")
+
+
+def test_kerberos_by_http_names_the_package_that_it_needs(monkeypatch, tmp_path):
+    setting = "<property><name>hadoop.security.authentication</name><value>kerberos</value></property>"
+    (tmp_path / "core-site.xml").write_text(f"<configuration>{setting}</configuration>")
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+    monkeypatch.delenv("HADOOP_TOKEN_FILE_LOCATION", raising=False)
+    monkeypatch.setitem(sys.modules, "requests_kerberos", None)
+    with pytest.raises(SecurityFault, match="pip install requests-kerberos"):
+        WebClient(["http://127.0.0.1:1"], ["grid"])
+
+
+def test_a_stream_that_breaks_off_is_a_broken_transfer(serve):
+    with pytest.raises(StoreFault) as caught:
+        list(client(serve(200, b"only this")).pieces("/x", 0, 10))
+    assert (caught.value.kind, caught.value.detail) == ("Broken", "9 of 10 bytes came")
+
+
+def test_no_fault_shows_the_token(monkeypatch, tmp_path):
+    (tmp_path / "tokens").write_bytes(container_token("ha-hdfs:grid"))
+    monkeypatch.setenv("HADOOP_TOKEN_FILE_LOCATION", str(tmp_path / "tokens"))
+    token = tokens.hdfs_token(["ha-hdfs:grid"]).encoded
+    with pytest.raises(StoreFault) as caught:
+        WebClient(["http://127.0.0.1:1"], ["ha-hdfs:grid"]).entry("/x")
+    assert caught.value.detail == "127.0.0.1:1: Connection refused"
+    assert token not in "".join(traceback.format_exception(*caught._excinfo))
 
 
 @pytest.mark.parametrize(
