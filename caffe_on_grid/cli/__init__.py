@@ -24,6 +24,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "convert": ("programs:convert", "Write MNIST, CIFAR or image files as an LMDB."),
     "inspect": ("programs:inspect", "Show what a prototxt, a model or an LMDB holds."),
     "upgrade": ("models:upgrade", "Rewrite an old net, solver or .caffemodel in today's form."),
+    "export": ("programs:export", "Write a net and its model as ONNX or as a PyTorch state_dict."),
     "time": ("programs:time", "Time a net's layers, as `caffe time` does."),
     "pack": ("operate:pack", "Build the ranks' Caffe runtime."),
     "config": ("operate:config", "Show the configuration and where it comes from."),

@@ -1,4 +1,4 @@
-"""The verbs that are programs of other rooms: convert, inspect, time. Their words, --help too, are the program's."""
+"""The verbs that are programs of other rooms: convert, inspect, time, export. Their words, --help too, are theirs."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class Program(click.Command):
         return []
 
 
-def _program(name: str, module: str, summary: str, builds: bool) -> click.Command:
-    """`builds`: the program builds nets, and is told by which engine."""
+def _program(name: str, module: str, summary: str, builds: bool, default: Optional[str] = None) -> click.Command:
+    """`builds`: the program builds nets, and is told by which engine; `default`: whose runtime it wants otherwise."""
 
     def callback(runtime: Optional[str], engine: Optional[str], args: tuple[str, ...]) -> None:
         from caffe_on_grid.submit import programs
 
         values = configuration.current().values
-        chosen = _engine(engine or values["engine.name"])
+        chosen = _engine(engine or default or values["engine.name"])
         words = ("--engine", chosen, *args) if builds and chosen != "auto" else args
         programs.become(module, words, runtime or values["runtime.path"], os.environ, chosen)
 
@@ -53,3 +53,10 @@ def _engine(name: str) -> str:
 convert = _program("convert", "caffe_on_grid.data.convert", "Write MNIST, CIFAR or image files as an LMDB.", False)
 inspect = _program("inspect", "caffe_on_grid.worker.inspect", "Show what a prototxt, a model or an LMDB holds.", True)
 time = _program("time", "caffe_on_grid.worker.timing", "Time a net's layers.", True)
+export = _program(
+    "export",
+    "caffe_on_grid.worker.export",
+    "Write a net and its model as ONNX or as a PyTorch state_dict.",
+    False,
+    "torch",
+)

@@ -28,7 +28,7 @@ _WITHIN = schema.ENUMS["LRNParameter.NormRegion"]["WITHIN_CHANNEL"]
 
 
 @dataclass(frozen=True)
-class _Grid:
+class Grid:
     """convolution_param's windows over the spatial axes of a shape."""
 
     channel: int
@@ -39,6 +39,7 @@ class _Grid:
 
     @property
     def extents(self) -> Shape:
+        """Values that a window covers on each axis, dilation included."""
         return tuple(d * (k - 1) + 1 for d, k in zip(self.dilation, self.kernel))
 
     @property
@@ -66,7 +67,8 @@ def _divided(value: int, by: int) -> int:
     return value // by if value >= 0 else -(-value // by)
 
 
-def _grid(param: Any, shape: Shape) -> _Grid:
+def grid_of(param: Any, shape: Shape) -> Grid:
+    """The windows of a convolution_param over `shape`; raises Refused where Caffe refuses them."""
     channel = axis_of(param.axis, shape)
     spatial = len(shape) - channel - 1
     kernel = _each(param, "kernel", list(param.kernel_size), spatial, None)
@@ -74,7 +76,7 @@ def _grid(param: Any, shape: Shape) -> _Grid:
     need(all(k > 0 for k in kernel), f"kernel_size must be > 0, not {shown(kernel)}")
     need(all(s > 0 for s in stride), f"stride must be > 0, not {shown(stride)}")
     pad = _each(param, "pad", list(param.pad), spatial, 0)
-    return _Grid(channel, kernel, stride, pad, _repeated("dilation", list(param.dilation), spatial, 1))
+    return Grid(channel, kernel, stride, pad, _repeated("dilation", list(param.dilation), spatial, 1))
 
 
 def _each(param: Any, name: str, values: Sequence[int], spatial: int, default: Optional[int]) -> Shape:
@@ -100,7 +102,7 @@ def _repeated(name: str, values: Sequence[int], spatial: int, default: Optional[
 def convolved(given: Given, transposed: bool, group: Optional[int] = None) -> Made:
     """Convolution, or Deconvolution where `transposed`; `group` replaces the field's."""
     param, shape = given.layer.convolution_param, given.first
-    grid = _grid(param, shape)
+    grid = grid_of(param, shape)
     channels, outputs = shape[grid.channel], param.num_output
     groups = param.group if group is None else group
     need(outputs > 0, "num_output must be > 0")
@@ -127,7 +129,7 @@ def convolved(given: Given, transposed: bool, group: Optional[int] = None) -> Ma
     )
 
 
-def _sizes(grid: _Grid, shape: Shape, windows: tuple[Window, ...]) -> str:
+def _sizes(grid: Grid, shape: Shape, windows: tuple[Window, ...]) -> str:
     if windows:
         return "the output is " + " by ".join(w.formula() for w in windows)
     return f"the output is {shown(grid.up(shape))}: stride * (size - 1) + kernel - 2 * pad"
@@ -135,7 +137,7 @@ def _sizes(grid: _Grid, shape: Shape, windows: tuple[Window, ...]) -> str:
 
 def _im2col(given: Given) -> Made:
     shape = given.first
-    grid = _grid(given.layer.convolution_param, shape)
+    grid = grid_of(given.layer.convolution_param, shape)
     need(len(grid.kernel) >= 1, "there must be at least one spatial axis after the channels")
     windows = grid.down(shape)
     need(all(w.out > 0 for w in windows), f"{_sizes(grid, shape, windows)}, and no size may be less than 1")
@@ -145,7 +147,7 @@ def _im2col(given: Given) -> Made:
 
 def _pooled(given: Given) -> Made:
     param, shape = given.layer.pooling_param, given.first
-    kernel, stride, pad = _pooling(param, shape)
+    kernel, stride, pad = pooling_of(param, shape)
     need(all(k > 0 for k in kernel), "kernel_size must be > 0")
     need(all(s > 0 for s in stride), "stride must be > 0")
     if any(pad):
@@ -166,7 +168,7 @@ def _pooled(given: Given) -> Made:
     return Made((top,) * given.tops, buffers=own, windows=() if param.global_pooling else windows)
 
 
-def _pooling(param: Any, shape: Shape) -> tuple[Shape, Shape, Shape]:
+def pooling_of(param: Any, shape: Shape) -> tuple[Shape, Shape, Shape]:
     """Kernel, stride and pad as (height, width)."""
     pair = param.HasField("kernel_h") and param.HasField("kernel_w")
     if param.global_pooling:

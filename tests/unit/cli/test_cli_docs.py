@@ -96,7 +96,16 @@ def test_every_option_that_the_text_names_exists(root: Path) -> None:
     known |= {"--help", "--version", "--verbose"}
     text = (root / "docs" / "cli.md").read_text()
     named = set(re.findall(r"(?<![\w-])--?[a-zA-Z][\w-]+", " ".join(re.findall(r"`([^`\n]+)`", text))))
-    assert named - known <= {"-features", "-label", "-outputFormat", "-resize", "-gpu", "-iterations"}
+    assert named - known <= {
+        "-features",
+        "-label",
+        "-outputFormat",
+        "-resize",
+        "-gpu",
+        "-iterations",
+        "-outputs",
+        "-batch",
+    }
 
 
 @pytest.mark.parametrize("leaf", ["cluster.queue", "runtime.path"])

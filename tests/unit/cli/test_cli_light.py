@@ -56,7 +56,10 @@ def test_the_command_of_the_checkout(root: Path, tmp_path: Path) -> None:
     assert done.stdout.startswith("caffe-on-grid 0.")
 
 
-MODULES = {"convert": "data.convert", "inspect": "worker.inspect", "time": "worker.timing"}
+MODULES = {verb: f"worker.{verb}" for verb in ("inspect", "export")} | {
+    "convert": "data.convert",
+    "time": "worker.timing",
+}
 
 
 @pytest.fixture
@@ -92,7 +95,7 @@ def test_an_unknown_engine_is_refused(program) -> None:
     assert done.returncode == 2 and "did you mean 'torch'" in done.stderr
 
 
-@pytest.mark.parametrize("verb", ["convert", "inspect", "time"])
+@pytest.mark.parametrize("verb", MODULES)
 def test_programs_get_their_words_untouched_and_give_their_code(program, verb: str, tmp_path: Path) -> None:
     words = ["-model", "it's a net.prototxt", "--help", "--", "-gpu=0", ""]
     done = program(verb, *words)
