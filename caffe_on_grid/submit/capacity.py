@@ -178,7 +178,8 @@ def _label_problem(
         return f"{option} {label}: this YARN has no node labels (yarn.node-labels.enabled); leave the option out"
     if label not in labels:
         return f"{option} {label}: YARN knows no such node label; it knows {', '.join(labels) or 'none'}"
-    open_to = queue.get("nodeLabels")
+    # The CapacityScheduler leaves the list out where it is empty.
+    open_to = queue.get("nodeLabels", [] if "capacities" in queue else None)
     if open_to is not None and "*" not in open_to and label not in open_to:
         name, listing = queue.get("queueName"), ", ".join(each for each in open_to if each.strip()) or "none"
         return f"{option} {label}: queue {name} may not use this label; it may use {listing}: name another --queue"

@@ -140,6 +140,13 @@ def kill(process: subprocess.Popen[bytes]) -> None:
         _send(pid, signal.SIGKILL)
 
 
+def kill_driver(process: subprocess.Popen[bytes]) -> None:
+    """SIGKILL to the Python driver, if it is here; its JVM then ends in order."""
+    driver = driver_pid(process.pid)
+    if driver is not None:
+        _send(driver, signal.SIGKILL)
+
+
 def driver_pid(leader: int) -> Optional[int]:
     """The Python driver in the session that `leader` leads, or None."""
     drivers = (pid for pid, words in _session(leader) if len(words) > 1 and words[1].endswith(argv.DRIVER.encode()))

@@ -88,21 +88,26 @@ class _Run:
         deadline = None
         while child.poll() is None:
             time.sleep(TICK_S)
-            if caught and deadline is None:
-                deadline = time.monotonic() + self._grace_s
-                self._signalled(child)
-            if deadline is None:
+            if deadline is None and not caught:
                 self._verdict = self._watch.look()
                 self._follow()
-            if self._verdict is not None:
-                self._silent = True
-                process.kill(child)
+            if deadline is None and (caught or self._verdict is not None):
+                deadline = time.monotonic() + self._grace_s
+                self._stop(child, bool(caught))
             if deadline is not None and time.monotonic() > deadline:
                 process.kill(child)
 
-    def _signalled(self, child: subprocess.Popen[bytes]) -> None:
-        if self._application.in_cluster:
-            self._watch.kill()
+    def _stop(self, child: subprocess.Popen[bytes], by_signal: bool) -> None:
+        """End the application; spark-submit then ends by itself. A driver here that was sent a signal does it all.
+
+        After a verdict the driver here has nothing to add to it, and is killed without a word.
+        """
+        if by_signal and not self._application.in_cluster:
+            return
+        self._silent = True
+        process.kill_driver(child)
+        self._watch.kill()
+        if self._watch.id is None:
             process.kill(child)
 
     def _follow(self) -> None:
@@ -149,7 +154,7 @@ class _Run:
         facts = self._watch.facts
         said = container_logs.cause(facts) or container_logs.diagnosis(str(facts.get("diagnostics", "")))
         if said:
-            return f"{self._watch.id}: {said}"
+            return f"{self._watch.id} says: {said}"
         return " | ".join(tail[-3:]) or "its messages are above"
 
 
