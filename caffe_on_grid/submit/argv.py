@@ -64,6 +64,8 @@ class Site:
     """SPARK_SUBMIT_OPTS of the caller: options of spark-submit's JVM."""
     overhead_mib: Optional[int] = None
     """Memory of a YARN container beside the heap; None: Spark's own share."""
+    asks_gpus: bool = True
+    """Whether YARN can be asked for GPUs; an older one only by label."""
     run_id: Optional[str] = None
     """Name of the run, where this command follows it; None: the driver chooses."""
 
@@ -158,7 +160,7 @@ def _shipped(job: JobSpec, site: Site, where: clusters.Master) -> Iterator[str]:
         archives.append(f"{_uri(site.archive)}#{ARCHIVE}")
     yield from ("--py-files", _listed([site.package or site.file(PACKAGE_ZIP), *job.cluster.py_files]))
     yield from ("--archives", _listed([*archives, *job.cluster.archives]))
-    files = [*([site.file(GPUS)] if ships_discovery(job, where) else []), *job.cluster.files]
+    files = [*([site.file(GPUS)] if site.asks_gpus and ships_discovery(job, where) else []), *job.cluster.files]
     if files:
         yield from ("--files", _listed(files))
 
@@ -267,7 +269,7 @@ def _standalone(asked: Cluster) -> dict[str, str]:
 
 def _yarn(job: JobSpec, site: Site) -> dict[str, str]:
     asked, python = job.cluster, _node_python(job, site)
-    devices = str(job.engine.devices) if job.engine.solver_mode == "gpu" else None
+    devices = str(job.engine.devices) if job.engine.solver_mode == "gpu" and site.asks_gpus else None
     in_cluster = asked.deploy_mode == "cluster"
     settings = {
         "spark.yarn.maxAppAttempts": "1",

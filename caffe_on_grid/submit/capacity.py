@@ -85,6 +85,12 @@ class Node:
         return min(by_memory, self.gpus // wanted.gpus) if wanted.gpus else by_memory
 
 
+def knows_gpus(answer: Mapping[str, Any]) -> bool:
+    """Whether the nodes of `/ws/v1/cluster/nodes` tell of GPUs, if only of none."""
+    rows = (answer.get("nodes") or {}).get("node") or []
+    return any(entry["name"] == GPU for row in rows for entry in _resources(row.get("totalResource")))
+
+
 def nodes(answer: Mapping[str, Any]) -> list[Node]:
     """The running nodes of `/ws/v1/cluster/nodes`."""
     rows = (answer.get("nodes") or {}).get("node") or []
@@ -120,7 +126,8 @@ def _below(queue: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 def find_queue(answer: Mapping[str, Any], name: str) -> tuple[Optional[Mapping[str, Any]], list[str]]:
     """The leaf queue `name` (short or with its path), and the names of all leaves."""
-    leaves = [queue for queue in queues(answer) if not (queue.get("queues") or {}).get("queue")]
+    named = [queue for queue in queues(answer) if queue.get("queueName")]
+    leaves = [queue for queue in named if not (queue.get("queues") or {}).get("queue")]
     found = next((queue for queue in leaves if name in (queue.get("queueName"), queue.get("queuePath"))), None)
     return found, sorted(str(queue.get("queueName")) for queue in leaves)
 

@@ -28,6 +28,14 @@ def check(wanted: Request, environ: Mapping[str, str]) -> Optional[str]:
     return None
 
 
+def without_gpus(environ: Mapping[str, str]) -> bool:
+    """Whether YARN knows no such resource as GPUs; where it does not let us ask, it is taken to."""
+    try:
+        return not capacity.knows_gpus(yarn.connect(yarn.configuration(environ), environ).get("nodes"))
+    except yarn.Refused:
+        return False
+
+
 def problem(wanted: Request, manager: yarn.ResourceManager, settings: Mapping[str, str]) -> Optional[str]:
     """What stands against the job."""
     limits = {name: int(settings[key]) for name, key in LIMITS.items() if settings.get(key, "").isdigit()}

@@ -85,6 +85,10 @@ def _on_yarn(
 ) -> Prepared:
     """The same, with the uploads in it; where it is to run, asked of YARN before, and ready to be followed."""
     job = prepared.job
+    notes = []
+    if not dry and job.engine.solver_mode == "gpu" and checks.without_gpus(environ):
+        found = replace(found, asks_gpus=False)
+        notes.append("this YARN knows no yarn.io/gpu: GPUs are found by label alone, and by local rank on each node")
     settings = effective(job, found, environ)
     wanted = capacity.request(job.cluster.executors, job.cluster.deploy_mode == "cluster", settings, hadoop.user())
     remark = None if dry else checks.check(wanted, environ)
@@ -94,7 +98,7 @@ def _on_yarn(
     if run_id is not None:
         application = argv.Application(job, run_id, runs.run_folder(job, run_id, "/"), wanted)
         command = replace(command, application=application)
-    return replace(prepared, command=command, remarks=(*prepared.remarks, *([remark] if remark else [])))
+    return replace(prepared, command=command, remarks=(*prepared.remarks, *notes, *([remark] if remark else [])))
 
 
 def effective(job: JobSpec, found: argv.Site, environ: Mapping[str, str]) -> dict[str, str]:

@@ -31,9 +31,14 @@ class Gateway(Command):
 
     grid: Grid = field(default_factory=lambda: Grid(Path()))
 
+    @staticmethod
+    def site() -> dict[str, str]:
+        """The site's settings of Spark."""
+        return dict(SITE)
+
     def settle(self, **more: str) -> Gateway:
         """Write the site's file; `more` are further settings of Spark, with _ for the dots."""
-        conf = {**SITE, **{key.replace("_", "."): value for key, value in more.items()}}
+        conf = {**self.site(), **{key.replace("_", "."): value for key, value in more.items()}}
         cluster = {"master": "yarn", "driver_memory": "512m"}
         runtime = {"path": str(ARCHIVE), "blas_threads": 1}
         text = json.dumps({"cluster": cluster, "runtime": runtime, "spark_conf": conf})
