@@ -123,7 +123,7 @@ def prepare(spec: RankSpec) -> Prepared:
 def assemble(spec: RankSpec, prepared: Prepared, comm: Communicator, reporter: Reporter) -> Assembly:
     """Build the engine and give it its starting values."""
     engine = engines.create(spec.job.engine.name, engine_plan(spec, prepared))
-    begin(spec, engine, comm, prepared.resumed, reporter)
+    begin(spec, engine, comm, prepared, reporter)
     sync = syncs.create(spec.job.sync.strategy, comm, spec.job.sync)
     manifest = prepared.resumed.manifest if prepared.resumed else None
     return Assembly(spec, prepared.solver, engine, prepared.train, prepared.tests, comm, sync, manifest)
@@ -292,25 +292,26 @@ def begin(
     spec: RankSpec,
     engine: Engine,
     comm: Communicator,
-    resumed: Optional[snapshots.FetchedSnapshot],
+    prepared: Prepared,
     reporter: Reporter,
 ) -> None:
     """Starting values: every rank restores its solver's history; rank 0's parameters are everyone's."""
-    if resumed:
-        engine.restore(resumed.state)
+    if prepared.resumed:
+        engine.restore(prepared.resumed.state)
         engine.reseed(reseed_value(spec, engine.iteration))
     elif spec.rank == 0:
-        for uri in start_weights(spec):
+        for uri in start_weights(spec, prepared.solver):
             engine.load_weights(fetch_weights(uri))
     for blob in engine.all_params():
         comm.broadcast(blob)
     reporter.at(engine.iteration, "starting")
 
 
-def start_weights(spec: RankSpec) -> Sequence[str]:
-    """The .caffemodel files to copy from: -weights, or the model that is to be tested."""
+def start_weights(spec: RankSpec, solver: Any) -> Sequence[str]:
+    """The .caffemodel files to copy from: -weights, else the solver's `weights:`; or the model that is to be tested."""
     if spec.task == "train":
-        return spec.job.start.weights
+        named = [name.strip() for names in solver.weights for name in names.split(",")]
+        return spec.job.start.weights or [name for name in named if name]
     return [spec.job.output.model] if spec.job.output.model else []
 
 

@@ -106,8 +106,11 @@ def test_weights_are_copied_by_name(ranks: Ranks, lmdbs: tuple[Path, Path], tmp_
     still = nets.write_job(tmp_path / "still", net, nets.solver(iterations=0).replace("base_lr: 0.05", "base_lr: 0"))
     outcome = ranks.run(job(tmp_path / "second.caffemodel", start=Start(weights=(str(first),))), still, world=2)
     assert outcome.code == 0, outcome
+    (still / "solver.prototxt").write_text((still / "solver.prototxt").read_text() + f'weights: "{first}"\n')
+    assert ranks.run(job(tmp_path / "third.caffemodel"), still).code == 0
     for name, values in parameters(first).items():
-        np.testing.assert_array_equal(parameters(tmp_path / "second.caffemodel")[name], values)
+        for other in ("second", "third"):
+            np.testing.assert_array_equal(parameters(tmp_path / f"{other}.caffemodel")[name], values)
 
 
 def test_the_test_task_reads_the_model(ranks: Ranks, lmdbs: tuple[Path, Path], tmp_path: Path) -> None:

@@ -8,14 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch", reason="the exports' tests need torch: run them in a Python that has it")
+pytest.importorskip("torch.nn", reason="the exports' tests need torch: run them in a Python that has it")
 pytest.importorskip("onnxruntime")
 
-from unit.export import nets  # noqa: E402
+import torch
+from unit.export import nets
 
-from caffe_on_grid.engine.export import deploy, onnx_net, state_dict  # noqa: E402
-from caffe_on_grid.proto import schema  # noqa: E402
-from caffe_on_grid.worker import export  # noqa: E402
+from caffe_on_grid.engine.export import deploy, onnx_net, state_dict
+from caffe_on_grid.proto import schema
+from caffe_on_grid.worker import export
 
 pytestmark = pytest.mark.torch
 
