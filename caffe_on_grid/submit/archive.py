@@ -34,11 +34,13 @@ RECIPES = {"caffe": "archive", "torch": "archive-torch"}
 """Engine → what `make` calls its archive."""
 
 _IMPORTS = ("mpi4py.MPI", "lmdb", "cv2", "google.protobuf", "numpy")
+_STORES = {"caffe": ("hdfs", "hdfs_native")}
 _PROBE = f"""
 import importlib, importlib.util, json, sys
 found = {{}}
-engines = [name for name in {tuple(RUNTIMES)!r} if importlib.util.find_spec(name)]
-for name in (sys.argv[1:] or engines or {list(RUNTIMES)!r}) + list({_IMPORTS!r}):
+engines = sys.argv[1:] or [name for name in {tuple(RUNTIMES)!r} if importlib.util.find_spec(name)] or {list(RUNTIMES)!r}
+stores = [name for engine in engines for name in {_STORES!r}.get(engine, ())]
+for name in [*engines, *{_IMPORTS!r}, *stores]:
     try:
         found[name] = importlib.import_module(name)
     except Exception as error:
@@ -63,6 +65,7 @@ class RuntimeFacts:
     cv2: str
     caffe: Optional[str] = None
     torch: Optional[str] = None
+    hdfs: Optional[str] = None
     cuda: Optional[str] = None
     """The CUDA that torch is built for; None: it has no GPU code."""
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import uuid
 
 import pytest
+from grids import ROOT
 from storage_contract import FolderTreeContract
 
 from caffe_on_grid.errors import ConfigError, EnvironmentFault, SecurityFault
@@ -94,6 +97,17 @@ class TestHttp(HdfsContract):
     @pytest.fixture
     def address(self, grid):
         return grid.webhdfs
+
+
+@pytest.mark.runtime
+@pytest.mark.parametrize(("door", "client"), [("hdfs", "RpcClient"), ("webhdfs", "WebClient")])
+def test_the_runtimes_own_python_uses_both_doors(grid, hdfs_folder, in_runtime, tmp_path, door, client):
+    program = str(ROOT / "tests" / "grid" / "programs" / "use_storage.py")
+    done = in_runtime([program, f"{getattr(grid, door)}{hdfs_folder}", str(tmp_path)])
+    seen = json.loads(done.stdout)
+    assert (seen["client"], seen["python"]) == (client, [3, 9])
+    assert re.search("denied .*user=stranger", seen["denied"])
+    assert done.stderr == ""
 
 
 @pytest.mark.parametrize(

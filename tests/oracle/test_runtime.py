@@ -19,6 +19,7 @@ def test_the_runtime_is_complete(runtime: Path) -> None:
     facts = archive.verify(runtime)
     assert (facts.caffe, facts.numpy, facts.protobuf, facts.python[:3]) == ("1.0.0", "1.19.5", "3.12.4", "3.9")
     assert facts.mpi.startswith("MPICH Version: 4.3")
+    assert facts.hdfs == "2.7.3"
 
 
 def test_a_foreign_environment_does_not_leak_in(runtime: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
