@@ -13,9 +13,10 @@ from caffe_on_grid.gang import transport
 from caffe_on_grid.gang.placement import Facts
 from caffe_on_grid.spec.job import JobSpec
 
-KEPT = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TZ", "TMPDIR", "JAVA_HOME", "KRB5CCNAME", "KRB5_CONFIG")
-KEPT_PREFIXES = ("HADOOP_", "LOCAL_DIRS", *transport.SITE_PREFIXES)
-"""HADOOP_: configuration and HADOOP_TOKEN_FILE_LOCATION, the container's delegation tokens; LOCAL_DIRS: its disks."""
+KEPT = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TZ", "TMPDIR", "JAVA_HOME")
+KEPT_PREFIXES = ("HADOOP_", "KRB5", "LOCAL_DIRS", *transport.SITE_PREFIXES)
+"""KRB5: where tickets are, for ranks on the gateway; HADOOP_: configuration and HADOOP_TOKEN_FILE_LOCATION, the
+container's delegation tokens; LOCAL_DIRS: its disks."""
 SPARK_HADOOP = "__spark_conf__/__hadoop_conf__"
 """Where Spark puts the gateway's Hadoop configuration into a container."""
 

@@ -12,7 +12,7 @@ from typing import Optional
 from xml.etree import ElementTree
 
 from caffe_on_grid.errors import EnvironmentFault
-from caffe_on_grid.storage import paths
+from caffe_on_grid.storage import kerberos, paths
 
 FILES = ("core-site.xml", "hdfs-site.xml")
 _VARIABLE = re.compile(r"\$\{([^}$]+)\}")
@@ -56,9 +56,16 @@ def qualify(uri: str) -> str:
     return store + (path if path.startswith("/") else f"{home}/{user()}/{path}")
 
 
+def secure() -> bool:
+    """Whether the cluster asks for Kerberos."""
+    return settings().get("hadoop.security.authentication", "").lower() == "kerberos"
+
+
 def user() -> str:
-    """Who this process is to a cluster without Kerberos: $HADOOP_USER_NAME, else the login's name."""
-    return os.environ.get("HADOOP_USER_NAME") or getpass.getuser()
+    """Who this process is to the cluster: the ticket's owner where it asks for Kerberos (a container has none, but its
+    user's name), else $HADOOP_USER_NAME, else the login's name."""
+    proved = kerberos.user() if secure() and not os.environ.get("HADOOP_TOKEN_FILE_LOCATION") else None
+    return proved or os.environ.get("HADOOP_USER_NAME") or getpass.getuser()
 
 
 def name_nodes(service: str, key: str) -> list[str]:

@@ -13,7 +13,7 @@ import hdfs
 import requests
 
 from caffe_on_grid.errors import SecurityFault
-from caffe_on_grid.storage import hadoop, tokens
+from caffe_on_grid.storage import hadoop, kerberos, tokens
 from caffe_on_grid.storage.remote import Content, Entry, StoreFault
 
 TIMEOUT_S = 60.0
@@ -36,7 +36,7 @@ class WebClient:
 
     def __init__(self, bases: list[str], services: list[str]) -> None:
         """`bases`: http(s)://host:port of each NameNode, the active one is found by asking; `services`: what the
-        container's delegation token may name. SecurityFault if nothing here can prove who we are."""
+        container's delegation token may name."""
         self._client = _client(";".join(dict.fromkeys(bases)), services)  # of an address named twice it never tires
 
     def entry(self, path: str) -> Optional[Entry]:
@@ -97,22 +97,22 @@ def _client(url: str, services: list[str]) -> Any:
     token = tokens.hdfs_token(services)
     if token:
         client = hdfs.TokenClient(url, token.encoded, **options)
-    elif hadoop.settings().get("hadoop.security.authentication") == "kerberos":
-        client = _kerberos_client(url, **options)
+    elif hadoop.secure():
+        options["session"].auth = _negotiate
+        client = hdfs.Client(url, **options)
     else:
         client = hdfs.InsecureClient(url, hadoop.user(), **options)
     client.resolve = str  # our paths are whole; its own reading of them gives "#LATEST" a meaning
     return client
 
 
-def _kerberos_client(url: str, **options: Any) -> Any:
+def _negotiate(request: requests.PreparedRequest) -> requests.PreparedRequest:
+    """Each request proves by the ticket who we are."""
     try:
-        from hdfs.ext.kerberos import KerberosClient
-    except ImportError as error:
-        raise SecurityFault(
-            f"{url}: Kerberos over HTTP needs requests-kerberos ({error}); pip install requests-kerberos"
-        ) from error
-    return KerberosClient(url, **options)
+        request.headers["Authorization"] = kerberos.negotiate(urlsplit(request.url or "").hostname or "")
+    except SecurityFault as fault:
+        raise StoreFault("AuthenticationException", str(fault)) from None
+    return request
 
 
 def _session() -> requests.Session:
@@ -157,7 +157,5 @@ def _fault(error: requests.RequestException) -> StoreFault:
     while cause := first.__cause__ or first.__context__:
         first = cause
     kind = next((kind for cls, kind in CAUSES if isinstance(first, cls)), "Broken")
-    if type(error).__module__.startswith("requests_kerberos"):
-        kind = "AuthenticationException"
     where = f"{urlsplit(str(error.request.url)).netloc}: " if error.request is not None else ""
     return StoreFault(kind, f"{where}{getattr(first, 'strerror', None) or type(first).__name__}")

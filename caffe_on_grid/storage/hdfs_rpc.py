@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Optional
 
-from caffe_on_grid.storage import hadoop
+from caffe_on_grid.storage import hadoop, paths, tokens
 from caffe_on_grid.storage.remote import Content, Entry, StoreFault
 
 _JAVA = re.compile(r"""RPCError\("(?:[\w.]+[.$])?(\w+)", "(.*)"\)""", re.DOTALL)
+_PORT = 8020
 _QUICK = {
     "dfs.client.failover.max.attempts": "3",
     "dfs.client.failover.sleep.base.millis": "200",
@@ -50,7 +53,7 @@ class RpcClient:
 
         self._options: Any = hdfs_native.WriteOptions(overwrite=True, create_parent=True)
         with _door():
-            self._client: Any = hdfs_native.Client(url, {**hadoop.settings(), **_QUICK})
+            self._client: Any = hdfs_native.Client(_as_token_says(url), {**hadoop.settings(), **_QUICK})
 
     def entry(self, path: str) -> Optional[Entry]:
         """What is at `path`; None if nothing is."""
@@ -108,6 +111,28 @@ class RpcClient:
                 writer.write(piece)
         with _door():
             writer.close()
+
+
+def _as_token_says(url: str) -> str:
+    """`url` with the NameNode's address as the container's token has it: a number, unless Hadoop was told otherwise.
+
+    The library takes no token whose service is not written as its URL is.
+    """
+    scheme, host, _ = paths.split(url)
+    name, _, port = host.strip("/").partition(":")
+    if scheme != "hdfs" or not os.environ.get("HADOOP_TOKEN_FILE_LOCATION"):
+        return url
+    written = [f"{address}:{port or _PORT}" for address in _addresses(name)]
+    token = tokens.hdfs_token(written)
+    return f"{scheme}://{token.service}" if token and token.service in written else url
+
+
+def _addresses(name: str) -> list[str]:
+    """IPv4 addresses of a host; none for a name that is none (a nameservice)."""
+    try:
+        return sorted({str(found[4][0]) for found in socket.getaddrinfo(name, None, socket.AF_INET)})
+    except OSError:
+        return []
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from typing import Optional
 
 from caffe_on_grid.spec.job import JobSpec
 from caffe_on_grid.storage import hadoop, runs
-from caffe_on_grid.submit import argv, capacity, checks, cluster, job_dir, site, spark_conf, uploads
+from caffe_on_grid.submit import argv, capacity, checks, cluster, job_dir, site, spark_conf, tickets, uploads
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,7 @@ def prepare(
     Raises UsageError, ConfigError, EnvironmentFault or GangError for what stands in its way.
     """
     job = replace(job, cluster=cluster.place(job.cluster, given, environ, site.cores()))
+    known = tickets.check(job, folder, environ)
     where = cluster.master(job.cluster.master, site.cores())
     argv.check_confs(job, where)
     built = job_dir.build(job, folder, net, where.here, where.kind == "yarn")
@@ -71,7 +72,7 @@ def prepare(
     on_nodes = None if found.archive else found.runtime
     final = replace(built.job, runtime=replace(built.job.runtime, path=on_nodes))
     job_dir.write(final, folder)
-    remarks = (*cluster.remarks(final.cluster, final.engine.devices, site.cores()), *built.remarks)
+    remarks = (*known, *cluster.remarks(final.cluster, final.engine.devices, site.cores()), *built.remarks)
     if built.memory is None:
         return Prepared(argv.command(final, found), final, remarks)
     found = replace(found, overhead_mib=built.memory.overhead_mib)

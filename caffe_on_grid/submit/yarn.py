@@ -18,10 +18,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Optional
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 from xml.etree import ElementTree
 
 from caffe_on_grid.errors import EnvironmentFault, SecurityFault
+from caffe_on_grid.storage import kerberos
 
 UNFINISHED = ("NEW", "NEW_SAVING", "SUBMITTED", "ACCEPTED", "RUNNING")
 """States of an application that has not ended."""
@@ -124,7 +125,7 @@ class ResourceManager:
         said = []
         for url in self.urls:
             try:
-                status, content = _exchange(method, url, path, body)
+                status, content = _exchange(method, url, path, body, self.user is None)
             except (OSError, http.client.HTTPException) as error:
                 said.append(f"{url}: {error or type(error).__name__}")
                 continue
@@ -137,13 +138,31 @@ class ResourceManager:
         raise EnvironmentFault(f"no ResourceManager answers: {'; '.join(said)}; look at yarn-site.xml")
 
 
-def _exchange(method: str, url: str, path: str, body: Optional[Mapping[str, str]]) -> tuple[int, str]:
-    """Status and text. No proxy is used, and a redirection, which a standby answers with, is not followed."""
+def _exchange(
+    method: str, url: str, path: str, body: Optional[Mapping[str, str]], secure: bool = False
+) -> tuple[int, str]:
+    """Status and text. No proxy is used, and a redirection, which a standby answers with, is not followed.
+
+    `secure`: where the server wants to know who asks, the ticket tells it, if there is one.
+    """
+    status, content = _request(method, url, path, body, {})
+    if status != http.client.UNAUTHORIZED or not secure:
+        return status, content
+    try:
+        proof = kerberos.negotiate(urlsplit(url).hostname or "")
+    except SecurityFault as fault:
+        raise Refused(f"{url}: who you are could not be proved: {fault}") from None
+    return _request(method, url, path, body, {"Authorization": proof})
+
+
+def _request(
+    method: str, url: str, path: str, body: Optional[Mapping[str, str]], more: Mapping[str, str]
+) -> tuple[int, str]:
     scheme, _, place = url.partition("://")
     kind = http.client.HTTPSConnection if scheme == "https" else http.client.HTTPConnection
     connection = kind(place, timeout=TIMEOUT_S)
     try:
-        headers = {"Accept": "application/json", "Content-Type": "application/json"}
+        headers = {"Accept": "application/json", "Content-Type": "application/json", **more}
         connection.request(method, path, json.dumps(body) if body else None, headers)
         answer = connection.getresponse()
         return answer.status, answer.read().decode("utf-8", "replace")

@@ -2,11 +2,12 @@
 # A real Hadoop grid on this machine, listening on 127.0.0.1 only: HDFS (NameNode, DataNode) and YARN (ResourceManager with
 # the CapacityScheduler, NodeManagers nm1 and nm2; nm2 carries the node label "gpu" and advertises two yarn.io/gpu).
 #
-#   grid.sh start | stop | status | clean | env | logs APPLICATION | run MAIN-CLASS ARGS…
+#   grid.sh start | stop | status | clean | env | jars | logs APPLICATION | run MAIN-CLASS ARGS…
 #
 # start    is safe to repeat, keeps data and labels, and stops what it started if it fails
 # clean    stops and removes everything but the jars
 # env      prints what a client exports: eval "$(packaging/grid/grid.sh env)"
+# jars     fetches Hadoop's jars, if they are not there
 # logs     prints the log of every container of an application
 # run      runs a Hadoop client, e.g. org.apache.hadoop.fs.FsShell -ls /
 #
@@ -153,7 +154,8 @@ clean() { stop && rm -rf "$GRID_HOME"/{nn,dn,nm1,nm2,node-labels,tmp,log,pids,co
 use_java
 case ${1:-} in
   start | stop | status | clean | env) "$1" ;;
+  jars) fetch_jars ;;
   logs) logs "${2:?an application id}" ;;
   run) shift && client "$@" ;;
-  *) die "usage: grid.sh start | stop | status | clean | env | logs APPLICATION | run MAIN-CLASS ARGS…" ;;
+  *) die "usage: grid.sh start | stop | status | clean | env | jars | logs APPLICATION | run MAIN-CLASS ARGS…" ;;
 esac

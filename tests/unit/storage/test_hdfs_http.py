@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import threading
 import traceback
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -11,7 +10,6 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from caffe_on_grid.errors import SecurityFault
 from caffe_on_grid.storage import tokens
 from caffe_on_grid.storage.hdfs_http import WebClient
 from caffe_on_grid.storage.remote import StoreFault
@@ -99,14 +97,15 @@ def test_the_reason_of_a_401_is_told(serve):
     assert (caught.value.kind, caught.value.detail) == ("InvalidToken", "it has expired")
 
 
-def test_kerberos_by_http_names_the_package_that_it_needs(monkeypatch, tmp_path):
+def test_kerberos_by_http_wants_a_ticket(monkeypatch, tmp_path):
     setting = "<property><name>hadoop.security.authentication</name><value>kerberos</value></property>"
     (tmp_path / "core-site.xml").write_text(f"<configuration>{setting}</configuration>")
     monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+    monkeypatch.setenv("KRB5CCNAME", str(tmp_path / "ticket"))
     monkeypatch.delenv("HADOOP_TOKEN_FILE_LOCATION", raising=False)
-    monkeypatch.setitem(sys.modules, "requests_kerberos", None)
-    with pytest.raises(SecurityFault, match="pip install requests-kerberos"):
-        WebClient(["http://127.0.0.1:1"], ["grid"])
+    with pytest.raises(StoreFault) as caught:
+        WebClient(["http://127.0.0.1:1"], ["grid"]).entry("/x")
+    assert caught.value.kind == "AuthenticationException"
 
 
 def test_a_stream_that_breaks_off_is_a_broken_transfer(serve):
