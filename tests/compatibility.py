@@ -108,7 +108,7 @@ def type_rows() -> Iterator[str]:
     torch, onnx = torch_types(), onnx_types()
     for name in sorted({*shapes.RULES, *graph.UNSUPPORTED}, key=str.lower):
         if name in graph.UNSUPPORTED:
-            yield f"| {name} | refused | refused | refused | not yet; `caffe-on-grid convert` makes an LMDB of records |"
+            yield f"| {name} | refused | refused | refused | not yet; `caffe-on-grid convert` makes LMDBs of records |"
             continue
         known = name in shapes.CAFFE
         if name in ("Data", "Input"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,9 @@ from google.protobuf.message import DecodeError
 from caffe_on_grid.data.api import Array, Record
 from caffe_on_grid.errors import DataError
 from caffe_on_grid.proto import schema
+
+LARGEST_PIXELS = 1 << 28
+"""Of an encoded image; one that says more is damaged, or meant to use up the memory."""
 
 
 class Decoder:
@@ -32,10 +37,13 @@ class Decoder:
         """[C, H, W] uint8, BGR, of a jpeg, png, …; OpenCV decodes it, as in Caffe (IO.cpp, DecodeDatumToCVMat)."""
         if self._color and self._gray:
             raise DataError("transform_param sets both force_color and force_gray; remove one")
+        os.environ.setdefault("OPENCV_IO_MAX_IMAGE_PIXELS", str(LARGEST_PIXELS))  # read when it is loaded
         import cv2  # heavy, and only encoded records need it
 
         flag = cv2.IMREAD_COLOR if self._color else cv2.IMREAD_GRAYSCALE if self._gray else cv2.IMREAD_UNCHANGED
-        image = cv2.imdecode(np.frombuffer(data, np.uint8), flag) if data else None
+        image = None
+        with contextlib.suppress(cv2.error):  # sizes that it does not believe
+            image = cv2.imdecode(np.frombuffer(data, np.uint8), flag) if data else None
         if image is None:
             raise DataError(f"an encoded image of {len(data)} bytes that cannot be decoded")
         if image.dtype != np.uint8:

@@ -17,6 +17,8 @@ from caffe_on_grid.errors import ConfigError, DataError
 Item = tuple[str, bytes]
 
 IDX_IMAGES, IDX_LABELS = 2051, 2049
+LARGEST_PIXELS = 1 << 28
+"""Of one image; a file that says more is damaged."""
 CIFAR_SHAPE = (3, 32, 32)
 
 
@@ -51,6 +53,8 @@ def mnist(images: Path, labels: Path) -> Iterator[Item]:
     with _opened(images) as pixel_file, _opened(labels) as label_file:
         count, height, width = _header(pixel_file, IDX_IMAGES, 3, images)
         (label_count,) = _header(label_file, IDX_LABELS, 1, labels)
+        if not 0 < height * width <= LARGEST_PIXELS:
+            raise DataError(f"{images} is damaged: it says that its images are {height}×{width}")
         if count != label_count:
             raise DataError(f"{images} has {count} images, but {labels} has {label_count} labels")
         for number in range(count):

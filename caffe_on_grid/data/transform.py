@@ -6,6 +6,7 @@ the source position; written mirrored along w where the sample is mirrored.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Optional
 
@@ -60,8 +61,9 @@ def mean_blob(data: bytes, where: str) -> Floats:
     dims = ("num", "channels", "height", "width")
     old = any(map(blob.HasField, dims))
     shape = tuple(getattr(blob, dim) for dim in dims) if old else tuple(blob.shape.dim)
-    values = np.array(blob.data or blob.double_data, np.float32)
-    if not 0 < len(shape) <= 4 or values.size == 0 or values.size != np.prod(shape):
+    with np.errstate(over="ignore"):
+        values = np.array(blob.data or blob.double_data, np.float32)
+    if not 0 < len(shape) <= 4 or min(shape) < 1 or values.size != math.prod(shape):
         raise ConfigError(f"{where} holds {values.size} values, which do not make its shape {shape}")
     mean: Floats = values.reshape((*shape, 1, 1, 1)[:4])[0]
     return mean

@@ -258,6 +258,7 @@ def blob_array(blob: Any, where: str = "blob") -> tuple[tuple[int, ...], Any]:
 
     found = as_blob(blob)
     count = math.prod(found.shape)
-    if count != len(found.values):
+    if min(found.shape, default=0) < 0 or count != len(found.values):
         raise ConfigError(f"{where}: {len(found.values)} values for shape {found.shape}, expected {count}")
-    return found.shape, np.asarray(found.values, np.float32)
+    with np.errstate(over="ignore"):  # a double may be infinite as a float
+        return found.shape, np.asarray(found.values, np.float32)

@@ -54,7 +54,10 @@ def _binary(content: bytes, where: str) -> bytes:
         raise ConfigError(f"{where}: not a {BINARY} (binary NetParameter) of Caffe's") from None
     if not (net.layer or net.layers):
         raise ConfigError(f"{where}: not a {BINARY}: it holds no layers")
-    return bytes(upgrade.upgrade_net(net, where).SerializeToString())
+    try:
+        return bytes(upgrade.upgrade_net(net, where).SerializeToString())
+    except UnicodeDecodeError:
+        raise ConfigError(f"{where}: it holds a text that is not UTF-8: is it damaged?") from None
 
 
 def _text(content: bytes, where: str, left_out: Optional[list[str]]) -> bytes:

@@ -70,7 +70,8 @@ def _values(values: Any) -> Found:
 
 
 def _mean(values: Any) -> Any:
-    return np.mean(values, dtype=np.float64)
+    with np.errstate(invalid="ignore"):  # infinities of both signs
+        return np.mean(values, dtype=np.float64)
 
 
 def model_lines(found: Found) -> Iterator[str]:
@@ -86,7 +87,7 @@ def model_lines(found: Found) -> Iterator[str]:
 
 def state(path: Path) -> Found:
     """A .solverstate: iteration, the model it names, its history."""
-    read = _message(schema.SolverState, path, ".solverstate")
+    read = weights.read_state(_bytes(path), str(path))
     return {
         "kind": "state",
         "path": str(path),
@@ -110,9 +111,8 @@ def mean(path: Path) -> Found:
     blob = _message(schema.BlobProto, path, "BlobProto")
     shape, values = weights.blob_array(blob, str(path))
     array = values.reshape((1,) * max(0, 3 - len(shape)) + shape)
-    channels = (
-        [float(x) for x in array.mean(axis=(0, *range(2, array.ndim)), dtype=np.float64)] if array.ndim == 4 else []
-    )
+    planes = array.swapaxes(0, 1) if array.ndim == 4 and array.size else ()
+    channels = [float(_mean(plane)) for plane in planes]
     return {"kind": "mean", "path": str(path), **_values(values.reshape(shape)), "channel_means": channels}
 
 

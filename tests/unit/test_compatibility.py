@@ -1,4 +1,4 @@
-"""docs/caffe-compatibility.md is what the tables say; ACCEPT=1 pytest tests/unit/test_compatibility.py accepts changes."""
+"""docs/caffe-compatibility.md is what the tables say. ACCEPT=1 pytest tests/unit/test_compatibility.py rewrites it."""
 
 from __future__ import annotations
 
