@@ -33,6 +33,9 @@ FOLDER = ".caffe-on-grid"
 JARS = ("spark.yarn.archive", "spark.yarn.jars")
 """Settings by which a site says where Spark's jars are."""
 
+TOLD_BYTES = 8 << 20
+"""An upload of more takes long enough to be told of."""
+
 PYTHON_ARCHIVES = "PYSPARK_ARCHIVES_PATH"
 
 
@@ -52,7 +55,8 @@ class Hub:
             return uri
         if self.dry:
             return str(path)
-        self.note(f"uploading {path.name} ({path.stat().st_size >> 20} MiB) to {uri}, once for all jobs")
+        if path.stat().st_size > TOLD_BYTES:
+            self.note(f"uploading {path.name} ({path.stat().st_size >> 20} MiB) to {uri}, once for all jobs")
         storage.publish(path, uri)
         return uri
 

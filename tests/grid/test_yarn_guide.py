@@ -29,7 +29,7 @@ def gateway(grid, runtime: Path, tmp_path: Path):
     (tmp_path / "conf" / "spark-defaults.conf").write_text(text)
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "hdfs").write_text(
-        f'#!/bin/sh\nshift\nGRID_HOME={grid.home} exec {SCRIPT} run org.apache.hadoop.fs.FsShell "$@" 2>/dev/null\n'
+        f'#!/bin/sh\nshift\nGRID_HOME={grid.home} exec env -u JDK_JAVA_OPTIONS {SCRIPT} run org.apache.hadoop.fs.FsShell "$@"\n'
     )
     (tmp_path / "bin" / "hdfs").chmod(0o755)
     yield made
