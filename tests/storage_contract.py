@@ -1,4 +1,4 @@
-"""What every storage promises, as one class of tests; a subclass gives the fixtures `store` and `base` (a new folder)."""
+"""What every storage promises, as a class of tests; a subclass gives the fixtures `store` and `base`: a new folder."""
 
 from __future__ import annotations
 
