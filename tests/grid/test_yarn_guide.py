@@ -29,7 +29,8 @@ def gateway(grid, runtime: Path, tmp_path: Path):
     (tmp_path / "conf" / "spark-defaults.conf").write_text(text)
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "hdfs").write_text(
-        f'#!/bin/sh\nshift\nGRID_HOME={grid.home} exec env -u JDK_JAVA_OPTIONS {SCRIPT} run org.apache.hadoop.fs.FsShell "$@"\n'
+        f"#!/bin/sh\nshift\nexport GRID_HOME={grid.home}\nunset JDK_JAVA_OPTIONS\n"
+        f'exec {SCRIPT} run org.apache.hadoop.fs.FsShell "$@"\n'
     )
     (tmp_path / "bin" / "hdfs").chmod(0o755)
     yield made
