@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
-from typing import Optional
+import sys
+from typing import Any, NoReturn, Optional
 
 import click
 
@@ -29,6 +31,10 @@ class Program(click.Command):
         return []
 
 
+SVG = "--svg"
+"""`inspect`'s word for a picture, which is drawn here: the runtimes have no library for it."""
+
+
 def _program(name: str, module: str, summary: str, builds: bool, default: Optional[str] = None) -> click.Command:
     """`builds`: the program builds nets, and is told by which engine; `default`: whose runtime it wants otherwise."""
 
@@ -38,9 +44,37 @@ def _program(name: str, module: str, summary: str, builds: bool, default: Option
         values = configuration.current().values
         chosen = _engine(engine or default or values["engine.name"])
         words = ("--engine", chosen, *args) if builds and chosen != "auto" else args
+        if name == "inspect" and SVG in words:
+            _draw(module, words, runtime or values["runtime.path"], chosen)
         programs.become(module, words, runtime or values["runtime.path"], os.environ, chosen)
 
     return Program(name, callback=callback, help=summary)
+
+
+def _draw(module: str, words: tuple[str, ...], runtime: Optional[str], engine: str) -> NoReturn:
+    """Write the picture of the net (of a solver: of its TRAIN net) and end with the program's exit code."""
+    from caffe_on_grid.submit import programs
+
+    at = words.index(SVG)
+    out = words[at + 1] if len(words) > at + 1 else ""
+    if not out.endswith(".svg"):
+        raise click.UsageError(f"{SVG} {out}: expected the name of a file to write that ends in .svg")
+    asked = [word for word in (*words[:at], *words[at + 2 :]) if word != "--json"]
+    code, said = programs.answer(module, (*asked, "--json"), runtime, os.environ, engine)
+    if code == 0:
+        click.echo(_drawn(json.loads(said), out))
+    sys.exit(code)
+
+
+def _drawn(found: Any, out: str) -> str:
+    from caffe_on_grid.metrics import picture
+    from caffe_on_grid.storage.registry import connect
+
+    net = found["nets"][0] if found["kind"] == "solver" else found
+    if net["kind"] != "net":
+        raise click.UsageError(f"{SVG} draws nets, and {found['path']} is a {found['kind']}")
+    connect(out).write(picture.draw(net).encode(), out)
+    return out
 
 
 def _engine(name: str) -> str:

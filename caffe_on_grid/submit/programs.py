@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn, Optional
@@ -24,6 +25,18 @@ def environment(environ: Mapping[str, str], package_zip: Path) -> dict[str, str]
     """The program's variables: this package from its zip, nothing of the caller's Python."""
     kept = {name: value for name, value in environ.items() if name in KEPT or name.startswith(FAMILIES)}
     return {**kept, "PYTHONPATH": str(package_zip), "PYTHONNOUSERSITE": "1"}
+
+
+def answer(
+    module: str, words: Sequence[str], runtime: Optional[str], environ: Mapping[str, str], engine: str = "auto"
+) -> tuple[int, str]:
+    """Run `module` as `become` does and wait: its exit code, and what it wrote to stdout."""
+    found = archive.locate(runtime, engine, False)
+    packed = package.cached_zip(environ)
+    done = subprocess.run(
+        command(module, words, found), env=environment(environ, packed), stdout=subprocess.PIPE, text=True, check=False
+    )
+    return done.returncode, done.stdout
 
 
 def become(

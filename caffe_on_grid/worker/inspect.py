@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Optional
 
-from caffe_on_grid.errors import ConfigError, GridError
+from caffe_on_grid.errors import ConfigError, GridError, UsageError
 from caffe_on_grid.worker import child, inspect_files, inspect_net
 from caffe_on_grid.worker.timing import ENGINES, shape
 
@@ -74,6 +74,7 @@ def parser() -> argparse.ArgumentParser:
     words.add_argument(
         "--ignore-unknown-fields", action="store_true", help="leave out fields that Caffe lacks, list them"
     )
+    words.add_argument("--svg", metavar="OUT.svg", help="draw a net instead (caffe-on-grid does, with igraph)")
     words.add_argument("-records", "--records", type=int, default=5, help="records of an LMDB to show")
     return words
 
@@ -82,6 +83,8 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     """Print what is there; the exit code is the error's."""
     args = parser().parse_args(argv)
     try:
+        if args.svg:
+            raise UsageError("--svg: a picture is drawn by the command caffe-on-grid inspect, not by this program")
         args.shape = shape(args.shape)
         found = DESCRIBE[kind_of(args.path)](args.path, args)
     except GridError as error:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import gzip
+import shutil
 import struct
 import tempfile
 from collections.abc import Callable, Sequence
@@ -22,6 +24,7 @@ from caffe_on_grid.worker import inspect_files
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRATCH = Path(tempfile.mkdtemp(prefix="fuzz-"))
+atexit.register(shutil.rmtree, SCRATCH, True)
 NET = 'layer { name: "x" type: "Input" top: "x" input_param { shape { dim: [2, 3] } } }\n'
 
 
