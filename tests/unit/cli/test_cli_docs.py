@@ -105,6 +105,7 @@ def test_every_option_that_the_text_names_exists(root: Path) -> None:
         "-iterations",
         "-outputs",
         "-batch",
+        "--svg",
     }
 
 
