@@ -56,7 +56,7 @@ def _binary(content: bytes, where: str) -> bytes:
         raise ConfigError(f"{where}: not a {BINARY}: it holds no layers")
     try:
         return bytes(upgrade.upgrade_net(net, where).SerializeToString())
-    except UnicodeDecodeError:
+    except ValueError:  # of protobuf, which looks at texts when they are moved
         raise ConfigError(f"{where}: it holds a text that is not UTF-8: is it damaged?") from None
 
 

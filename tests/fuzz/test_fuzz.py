@@ -23,27 +23,42 @@ from caffe_on_grid.storage import solverstate
 SECONDS = float(os.environ.get("FUZZ_SECONDS", 0))
 TARGETS = ("net", "names", "solver", "caffemodel", "solverstate", "mean", "datum", "mnist", "mnist packed", "cifar")
 COUNT = 250
+HERE = Path(__file__).resolve().parent
 
 
-@pytest.mark.timeout(300 + 2 * SECONDS * len(TARGETS))
+LONGEST_S = 300 + 2 * SECONDS * len(TARGETS)
+
+
+@pytest.mark.timeout(LONGEST_S)
 def test_changed_files(root: Path) -> None:
     env = {**os.environ, "PYTHONPATH": str(root), "OPENCV_LOG_LEVEL": "OFF", "OPENBLAS_NUM_THREADS": "1"}
-    program = [sys.executable, "-W", "error::RuntimeWarning", str(Path(__file__).with_name("fuzz.py"))]
-    done = subprocess.run(
-        [*program, str(COUNT), str(SECONDS), *TARGETS], env=env, cwd=root, capture_output=True, text=True
-    )
+    program = [sys.executable, "-W", "error::RuntimeWarning", str(HERE / "fuzz.py"), str(COUNT), str(SECONDS), *TARGETS]
+    done = subprocess.run(program, env=env, cwd=root, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-4000:]
-    found = json.loads(done.stdout)
+    check(json.loads(done.stdout), COUNT)
+
+
+@pytest.mark.runtime
+@pytest.mark.timeout(LONGEST_S)
+def test_changed_files_in_the_ranks_python(in_runtime) -> None:
+    """With its older protobuf, numpy and OpenCV."""
+    program = [str(HERE / "fuzz.py"), str(COUNT // 4), str(SECONDS), *TARGETS]
+    done = in_runtime(program, timeout=LONGEST_S, OPENCV_LOG_LEVEL="OFF")
+    check(json.loads(done.stdout), COUNT // 4)
+
+
+def check(found: dict[str, dict[str, int]], count: int) -> None:
+    """Every reader has read some and refused some."""
     assert tuple(found) == TARGETS
     for name, counts in found.items():
         assert min(counts.values()) > 0, (name, counts)
-        assert SECONDS or sum(counts.values()) >= COUNT
+        assert SECONDS or sum(counts.values()) >= count
 
 
 def test_what_is_fuzzed_is_all_there_is(root: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", "import targets; print('|'.join(targets.TARGETS))"],
-        env={**os.environ, "PYTHONPATH": f"{root}:{Path(__file__).parent}"},
+        env={**os.environ, "PYTHONPATH": f"{root}:{HERE}"},
         capture_output=True,
         text=True,
         check=True,
