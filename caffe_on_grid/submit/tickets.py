@@ -24,9 +24,9 @@ _UNITS = ((_DAY_S, "days"), (3600, "h"), (60, "min"))
 def check(job: JobSpec, folder: Path, environ: Mapping[str, str]) -> list[str]:
     """What the user should know of the job's ticket and tokens; nothing on a cluster without Kerberos.
 
-    With --keytab this process and all that it starts have a ticket of its own from then on, in `folder`. Raises
-    UsageError for options that exclude one another, ConfigError for a keytab that cannot be read, SecurityFault where
-    there is no ticket.
+    With --keytab this process and all that it starts have a ticket of its own from then on, in `folder`; with
+    --proxy-user it reaches HDFS as that user. Raises UsageError for options that exclude one another, ConfigError for a
+    keytab that cannot be read, SecurityFault where there is no ticket.
     """
     _check_options(job.cluster)
     if not (hadoop.secure() and _concerned(job)) or environ.get("HADOOP_TOKEN_FILE_LOCATION"):
@@ -37,6 +37,9 @@ def check(job: JobSpec, folder: Path, environ: Mapping[str, str]) -> list[str]:
     if keytab:
         _log_in(Path(keytab), folder)
     ticket = _ticket(job.cluster)
+    if job.cluster.proxy_user:
+        # for hdfs-native in this process alone: os.environ, which Spark inherits, stays, for Spark has an option for it
+        os.putenv("HADOOP_PROXY_USER", job.cluster.proxy_user)
     return list(_remarks(job.cluster, ticket))
 
 
@@ -98,7 +101,7 @@ def _remarks(asked: Cluster, ticket: kerberos.Ticket) -> Iterator[str]:
             "and goes on from its newest snapshot"
         )
     if asked.proxy_user and here:
-        yield f"--proxy-user {asked.proxy_user}: what runs on this machine reaches HDFS as {ticket.principal}"
+        yield f"--proxy-user {asked.proxy_user}: the driver and ranks on this machine reach HDFS as {ticket.principal}"
 
 
 def _renewal(ticket: kerberos.Ticket) -> str:

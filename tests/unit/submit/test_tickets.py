@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +18,7 @@ JOB = JobSpec(("train",), "solver.prototxt", cluster=Cluster(master="yarn"))
 
 
 @pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
     """A configuration that asks for Kerberos, and no ticket."""
     settings = {"hadoop.security.authentication": "kerberos", tickets.MAX_LIFETIME: str(36 * 3600 * 1000)}
     rows = "".join(f"<property><name>{k}</name><value>{v}</value></property>" for k, v in settings.items())
@@ -26,7 +27,8 @@ def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
     monkeypatch.setenv("KRB5CCNAME", str(tmp_path / "ticket"))
-    return tmp_path
+    yield tmp_path
+    os.unsetenv("HADOOP_PROXY_USER")  # --proxy-user sets it behind os.environ's back
 
 
 def test_without_a_ticket_the_remedy_is_told(cluster: Path) -> None:
@@ -68,7 +70,7 @@ def test_what_may_end_before_the_job_is_remarked(cluster: Path, monkeypatch: pyt
     in_cluster = replace(JOB, cluster=Cluster(master="yarn", deploy_mode="cluster", proxy_user="bob"))
     assert tickets.check(in_cluster, cluster, os.environ) == [token]
     (_, _, proxied) = tickets.check(replace(JOB, cluster=Cluster(master="yarn", proxy_user="bob")), cluster, os.environ)
-    assert proxied == "--proxy-user bob: what runs on this machine reaches HDFS as ada@X"
+    assert proxied == "--proxy-user bob: the driver and ranks on this machine reach HDFS as ada@X"
 
 
 def test_the_users_name_is_the_principals_first_part() -> None:
