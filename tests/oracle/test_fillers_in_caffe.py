@@ -31,7 +31,7 @@ CASES += [{"seed": 1, "filler": 'type: "bilinear"', "shape": [2, 3, k, k]} for k
 def test_fillers(in_runtime, root: Path, tmp_path: Path) -> None:
     """Every value of every filler, and the place in the stream where it stops."""
     wanted = json.loads(in_runtime([str(root / "tests/oracle/fillers_in_caffe.py"), json.dumps(CASES)]).stdout)
-    program = str(root / "tests/unit/torch/filler_program.py")
+    program = str(root / "tests/unit/torch_engine/filler_program.py")
     environment = {**os.environ, "PYTHONPATH": str(root)}
     found = subprocess.run(
         [sys.executable, program, json.dumps(CASES)], env=environment, check=True, capture_output=True, text=True

@@ -68,12 +68,12 @@ CASES: dict[str, tuple[Spoil, tuple[str, ...], int, str]] = {
     "locked": (nothing, (*TRAIN, "--conf", "spark.speculation=true"), 2, "--conf spark.speculation=true: it is false"),
     "java missing": (variable("JAVA_HOME", "/nowhere"), TRAIN, 4, "no Java at JAVA_HOME=/nowhere: install Java 17"),
     "spark missing": (variable("SPARK_HOME", "/nowhere"), TRAIN, 4, "SPARK_HOME=/nowhere: there is no bin/"),
-    "runtime missing": (variable("CAFFE_ON_GRID_RUNTIME", "/nowhere"), TRAIN, 4, "/nowhere: no Caffe runtime is there"),
+    "runtime missing": (variable("CAFFE_ON_GRID_RUNTIME", "/nowhere"), TRAIN, 4, "/nowhere: no runtime is there"),
     "runtime no archive": (
         file("r.tgz", "text"), (*TRAIN, "--runtime", "r.tgz"), 3, "r.tgz: cannot be unpacked"),
     "hadoop missing": (variable("HADOOP_CONF_DIR", "/nowhere"), TRAIN, 4, "HADOOP_CONF_DIR=/nowhere: no such folder"),
     "no runtime for convert": (
-        variable("CAFFE_ON_GRID_RUNTIME", "/nowhere"), ("convert", "--help"), 4, "no Caffe runtime"),
+        variable("CAFFE_ON_GRID_RUNTIME", "/nowhere"), ("convert", "--help"), 4, "no runtime is there"),
     "variable": (variable("CAFFE_ON_GRID_ENGINE_DEVICES", "0"), TRAIN, 3, "CAFFE_ON_GRID_ENGINE_DEVICES: expected at"),
     "flavour": (nothing, ("pack", "--flavour", "x"), 2, "--flavour x: "),
 }  # fmt: skip

@@ -12,7 +12,7 @@ pytest.importorskip("torch.nn", reason="the exports' tests need torch: run them 
 pytest.importorskip("onnxruntime")
 
 import torch
-from unit.export import nets
+from unit.export import export_nets as nets
 
 from caffe_on_grid.engine.export import deploy, onnx_net, state_dict
 from caffe_on_grid.proto import schema

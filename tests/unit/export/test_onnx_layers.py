@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("torch.nn", reason="the exports' tests need torch: run them in a Python that has it")
 pytest.importorskip("onnxruntime")
 
-from unit.export import nets
+from unit.export import export_nets as nets
 
 from caffe_on_grid.engine.export import deploy, onnx_net, state_dict
 from caffe_on_grid.errors import ConfigError

@@ -11,7 +11,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the torch engine's tests need torch: run them in a Python that has it")
 
-from unit.torch.nets import net, pass_through, values, whole  # noqa: E402
+from unit.torch_engine.torch_nets import net, pass_through, values, whole  # noqa: E402
 
 from caffe_on_grid.engine.torch.layers import LAYERS  # noqa: E402
 from caffe_on_grid.engine.torch.layers_base import FLT_MAX  # noqa: E402
