@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import resource
-import time
-
-from caffe_on_grid.spec.report import Finished
 from caffe_on_grid.storage.registry import connect
 from caffe_on_grid.worker import evaluate
 from caffe_on_grid.worker.assemble import Assembly
 from caffe_on_grid.worker.report import Reporter
-from caffe_on_grid.worker.train import parameter_digest, started
+from caffe_on_grid.worker.train import finished, parameter_digest, started
 
 
 def run(assembly: Assembly, reporter: Reporter) -> None:
@@ -24,18 +20,8 @@ def run(assembly: Assembly, reporter: Reporter) -> None:
         write_text(assembly, tested.outputs)
     assembly.comm.barrier()
     reporter.at(assembly.engine.iteration, "done")
-    reporter.send(
-        Finished(
-            rank=assembly.spec.rank,
-            time=time.time(),
-            iteration=assembly.engine.iteration,
-            digest=parameter_digest(assembly.engine),
-            samples=len(range(assembly.comm.rank, inputs.passes, assembly.comm.size)) * inputs.batch,
-            skipped=inputs.skipped,
-            exchanged_bytes=assembly.comm.bytes,
-            peak_rss_mib=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
-        )
-    )
+    samples = len(range(assembly.comm.rank, inputs.passes, assembly.comm.size)) * inputs.batch
+    reporter.send(finished(assembly, inputs, parameter_digest(assembly.engine), samples))
 
 
 def write_text(assembly: Assembly, outputs: dict[str, tuple[float, ...]]) -> None:

@@ -21,7 +21,7 @@ from caffe_on_grid.spec.report import Checked, Finished, Saved, Started, Stepped
 from caffe_on_grid.storage import paths
 from caffe_on_grid.storage.registry import connect
 from caffe_on_grid.worker import evaluate
-from caffe_on_grid.worker.assemble import Assembly, reseed_value
+from caffe_on_grid.worker.assemble import Assembly, Inputs, reseed_value
 from caffe_on_grid.worker.labels import LabelCheck
 from caffe_on_grid.worker.publish import Publisher
 from caffe_on_grid.worker.report import Pace, Reporter
@@ -216,7 +216,7 @@ class Trainer:
             self.publish_model()
         self.assembly.comm.barrier()
         self.reporter.at(iteration, "done")
-        self.reporter.send(self.finished(digest))
+        self.reporter.send(finished(self.assembly, self.inputs, digest, self.samples))
 
     def publish_model(self) -> None:
         """The final model, exactly where the job wants it."""
@@ -228,19 +228,6 @@ class Trainer:
         connect(uri).publish(local, uri)
         self.reporter.send(Saved(0, time.time(), self.engine.iteration, uri, time.perf_counter() - begin))
 
-    def finished(self, digest: str) -> Finished:
-        """The last line."""
-        return Finished(
-            rank=self.spec.rank,
-            time=time.time(),
-            iteration=self.engine.iteration,
-            digest=digest,
-            samples=self.samples,
-            skipped=self.inputs.skipped,
-            exchanged_bytes=self.assembly.comm.bytes,
-            peak_rss_mib=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
-        )
-
 
 def parameter_digest(engine: Engine) -> str:
     """sha256 over all parameter blobs in net order."""
@@ -248,6 +235,20 @@ def parameter_digest(engine: Engine) -> str:
     for blob in engine.all_params():
         digest.update(np.ascontiguousarray(blob).data)
     return digest.hexdigest()
+
+
+def finished(assembly: Assembly, inputs: Inputs, digest: str, samples: int) -> Finished:
+    """The last line of a rank whose task ends well; `samples` are the records it took from `inputs`."""
+    return Finished(
+        rank=assembly.spec.rank,
+        time=time.time(),
+        iteration=assembly.engine.iteration,
+        digest=digest,
+        samples=samples,
+        skipped=inputs.skipped,
+        exchanged_bytes=assembly.comm.bytes,
+        peak_rss_mib=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+    )
 
 
 def started(assembly: Assembly) -> Started:
