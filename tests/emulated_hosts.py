@@ -126,11 +126,13 @@ class Hosts:
 
 def _listening(pid: int) -> set[int]:
     try:
+        # Asked first: a program starts here and then moves to its host, so that what is read after is the host's.
+        if Path(f"/proc/{pid}/ns/net").stat().st_ino == Path("/proc/self/ns/net").stat().st_ino:
+            return set()
         rows = [line.split() for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]]
-        here = Path(f"/proc/{pid}/ns/net").stat().st_ino == Path("/proc/self/ns/net").stat().st_ino
     except OSError:  # it has ended
         return set()
-    return set() if here else {int(row[1].rpartition(":")[2], 16) for row in rows if row[3] == _LISTEN}
+    return {int(row[1].rpartition(":")[2], 16) for row in rows if row[3] == _LISTEN}
 
 
 def _sh(command: str) -> str:
