@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import re
@@ -21,6 +22,8 @@ COMMAND = str(ROOT / "bin" / "caffe-on-grid")
 RUNTIME = Path(os.environ.get("CAFFE_ON_GRID_RUNTIME", ROOT / ".cache" / "runtime"))
 BATCH = 64
 """Records of one rank's step in examples/lenet/lenet_train_test.prototxt."""
+DISPLAY = 10
+"""Steps from one line of speed to the next."""
 SYNTHETIC_RECORDS = 10_000
 DEADLINE_S = 900
 
@@ -81,16 +84,19 @@ class Run:
     metrics: list[dict[str, Any]]
 
     @property
-    def images_per_second(self) -> float:
-        """Over all ranks, from the first step's begin to the last step's end."""
-        return float(self.record["tasks"][0]["totals"]["images_per_second"])
+    def speeds(self) -> list[float]:
+        """Images a second of all ranks from each displayed iteration to the next, as rank 0 counts its steps' time."""
+        ranks = len(self.record["tasks"][0]["ranks"])
+        shown = [line for line in self.metrics if line["kind"] == "stepped" and line["rank"] == 0 and line["displayed"]]
+        spans = [(b["iteration"] - a["iteration"], b["seconds"] - a["seconds"]) for a, b in itertools.pairwise(shown)]
+        return [ranks * BATCH * steps / seconds for steps, seconds in spans]
 
 
 def solver(folder: Path, iterations: int) -> Path:
     """A solver of so many steps, in `folder`."""
     path = folder / "solver.prototxt"
     net = ROOT / "examples" / "lenet" / "lenet_train_test.prototxt"
-    path.write_text(SOLVER.format(net=net, iterations=iterations, display=max(1, iterations // 10)))
+    path.write_text(SOLVER.format(net=net, iterations=iterations, display=DISPLAY))
     return path
 
 
@@ -111,18 +117,16 @@ def grid(place: Course, iterations: int, ranks: int, blas: str) -> Run:
 _RATE = re.compile(r"Iteration \d+ \([\d.e+-]+ iter/s, ([\d.e+-]+)s/(\d+) iters?\)")
 
 
-def caffe(place: Course, iterations: int, blas: str) -> float:
-    """Images a second of `caffe train` of the same runtime with one BLAS thread, by its log, first step left out.
+def caffe(place: Course, iterations: int, blas: str) -> list[float]:
+    """Images a second of `caffe train` of the same runtime, one BLAS thread, from each displayed iteration to the next.
 
-    Caffe logs the seconds from one displayed iteration to the next.
+    By its log, which tells the seconds between two.
     """
     threads = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_CORETYPE": blas, "GLOG_logtostderr": "1"}
     with tempfile.TemporaryDirectory() as folder:
         command = [str(RUNTIME / "bin" / "caffe"), "train", f"-solver={solver(Path(folder), iterations)}"]
         done = call(command, place.data, {**os.environ, **threads})
-    found = [(float(seconds), int(steps)) for seconds, steps in _RATE.findall(done.stderr)]
-    timed = [(seconds, steps) for seconds, steps in found if seconds > 0 and steps > 1]
-    return BATCH * sum(steps for _, steps in timed) / sum(seconds for seconds, _ in timed)
+    return [BATCH * int(steps) / float(s) for s, steps in _RATE.findall(done.stderr) if int(steps) == DISPLAY]
 
 
 def call(command: list[str], folder: Path, env: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
@@ -143,6 +147,11 @@ def blas_core(place: Course) -> str:
         lines = Path(json.loads(done.stdout)["run_folder"], "metrics.jsonl").read_text().splitlines()
     started = next(line for line in map(json.loads, lines) if line["kind"] == "started")
     return str(started["blas"].split(",")[0])
+
+
+def undisturbed(speeds: list[float]) -> float:
+    """The third quartile: other users of a machine's cores only ever slow a program down, each at other moments."""
+    return float(f"{statistics.quantiles(speeds, n=4)[2]:.4g}")
 
 
 def median(values: list[float]) -> float:
