@@ -37,6 +37,10 @@ TORCH_TESTS = $(sort $(shell grep -rl --include='test_*.py' --exclude-dir=gpu 'i
 # With arguments of the user's own one of several pytest calls may well find nothing to do (code 5).
 MAY_BE_EMPTY = $(if $(PYTEST_ARGS),|| [ $$? -eq 5 ])
 
+# Tests are shared out by files over one worker more than there are cores: some of them wait. WORKERS=0: one after another.
+WORKERS ?= $(shell cores=$$(nproc); echo $$((cores < 8 ? cores + 1 : 8)))
+PYTEST  := -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+
 # Prefix of a recipe line that starts Spark.
 WITH_JAVA = JAVA_HOME=$$(packaging/java.sh) && export JAVA_HOME &&
 
@@ -49,13 +53,13 @@ demo: $(VENV) $(RUNTIME) $(if $(filter torch,$(ENGINE)),$(TORCH)) ## train LeNet
 	  .venv/bin/python examples/lenet/demo.py --engine $(ENGINE) $(DEMO_ARGS)
 
 test: $(VENV) $(RUNTIME) $(SPARK35) $(TORCH) ## everything that runs without a cluster (arguments: PYTEST_ARGS)
-	$(WITH_JAVA) CAFFE_ON_GRID_SPARK35=$(CURDIR)/.cache/venv-spark35/bin/python .venv/bin/python -m pytest $(PYTEST_ARGS) $(MAY_BE_EMPTY)
-	OMP_NUM_THREADS=1 $$CAFFE_ON_GRID_TORCH_PYTHON -m pytest $(TORCH_TESTS) $(PYTEST_ARGS) $(MAY_BE_EMPTY)
+	$(WITH_JAVA) CAFFE_ON_GRID_SPARK35=$(CURDIR)/.cache/venv-spark35/bin/python .venv/bin/python $(PYTEST) $(PYTEST_ARGS) $(MAY_BE_EMPTY)
+	OMP_NUM_THREADS=1 $$CAFFE_ON_GRID_TORCH_PYTHON $(PYTEST) $(TORCH_TESTS) $(PYTEST_ARGS) $(MAY_BE_EMPTY)
 
 test-golden: $(VENV) $(RUNTIME) $(TORCH) ## Caffe's values only, by both engines; another set of them with CAFFE_GOLDEN=DIR
-	$(WITH_JAVA) $(if $(CAFFE_GOLDEN),CAFFE_GOLDEN='$(CAFFE_GOLDEN)') .venv/bin/python -m pytest tests/golden $(PYTEST_ARGS) $(MAY_BE_EMPTY)
+	$(WITH_JAVA) $(if $(CAFFE_GOLDEN),CAFFE_GOLDEN='$(CAFFE_GOLDEN)') .venv/bin/python $(PYTEST) tests/golden $(PYTEST_ARGS) $(MAY_BE_EMPTY)
 	$(if $(CAFFE_GOLDEN),CAFFE_GOLDEN='$(CAFFE_GOLDEN)') OMP_NUM_THREADS=1 \
-	  $$CAFFE_ON_GRID_TORCH_PYTHON -m pytest $(filter tests/golden/%,$(TORCH_TESTS)) $(PYTEST_ARGS) $(MAY_BE_EMPTY)
+	  $$CAFFE_ON_GRID_TORCH_PYTHON $(PYTEST) $(filter tests/golden/%,$(TORCH_TESTS)) $(PYTEST_ARGS) $(MAY_BE_EMPTY)
 
 test-gpu: $(TORCH) ## Caffe's values, the engine contract and a benchmark on a GPU (under 4 minutes)
 	@if $$CAFFE_ON_GRID_TORCH_PYTHON -c 'import sys, torch; sys.exit(not torch.cuda.is_available())'; then \

@@ -14,6 +14,11 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What starts Spark comes first: it takes longest, and of several workers none is left alone with it at the end."""
+    items.sort(key=lambda item: item.get_closest_marker("spark") is None)
+
+
 @pytest.fixture(scope="session")
 def root() -> Path:
     """The checkout."""

@@ -7,7 +7,18 @@ from collections.abc import Callable
 from typing import Any, Optional
 
 from caffe_on_grid.errors import ConfigError
+from caffe_on_grid.proto.upgrade import SOLVER_TYPES
 from caffe_on_grid.spec.codec import suggestion
+
+
+def check(solver: Any) -> None:
+    """Raise ConfigError for what no engine steps with: an unknown solver type or what `learning_rate` refuses."""
+    known = list(SOLVER_TYPES.values())
+    if solver.type not in known:
+        raise ConfigError(
+            f"solver: unknown type {solver.type!r}{suggestion(solver.type, known)}; known: {', '.join(known)}"
+        )
+    learning_rate(solver, 0)
 
 
 def learning_rate(solver: Any, iteration: int, current_step: Optional[int] = None) -> float:

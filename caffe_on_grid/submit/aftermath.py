@@ -14,6 +14,17 @@ from caffe_on_grid.storage import paths
 from caffe_on_grid.storage.registry import connect
 
 
+def told(record: Optional[records.RunRecord], code: int, caught: bool) -> bool:
+    """Whether the driver has written its end and could say it, where Spark ended with `code`, as subprocess gives it.
+
+    What a driver says goes through Spark, and with a Spark that was killed it is killed itself: only a run that ended
+    well, or after a signal of ours, needs no more words then.
+    """
+    if record is None or record.exit_code is None:
+        return False
+    return code >= 0 or caught or record.outcome == "done"
+
+
 def died(record: Optional[records.RunRecord], code: int, last: str) -> GridError:
     """The error for a Spark that ended with `code`, as subprocess gives it, and said `last`.
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 from caffe_on_grid.errors import ConfigError, UsageError
-from caffe_on_grid.proto import graph, lint, lint_shapes, schema, shapes
+from caffe_on_grid.proto import graph, lint, lint_shapes, schedule, schema, shapes
 from caffe_on_grid.spec import codec
 from caffe_on_grid.spec.job import Cluster, JobSpec, Output, Start
 from caffe_on_grid.storage import hadoop, paths
@@ -168,6 +168,8 @@ def _check_shapes(job: JobSpec, solver: Any, nets: graph.SolverNets) -> Iterator
     trains = "train" in job.tasks
     used = nets if trains else replace(nets, train=schema.NetParameter())
     try:
+        if trains:
+            schedule.check(solver)
         found = shapes.check(used)
     except ConfigError as error:
         raise ConfigError(f"{job.solver}: {error}") from None

@@ -71,7 +71,7 @@ def _announced(outcome: Path) -> Optional[str]:
 
 def _record(outcome: Path, code: int, caught: list[int], tail: list[str], in_cluster: bool) -> records.RunRecord:
     record = records.loads(outcome.read_text(encoding="utf-8"), str(outcome)) if outcome.is_file() else None
-    if record is not None and record.exit_code is not None:
+    if record is not None and aftermath.told(record, code, bool(caught)):
         return _as_told(record, caught)
     error = _unsaid(record, code, caught, tail, in_cluster)
     if record is not None:

@@ -118,7 +118,8 @@ class _Run:
 
     def _end(self, code: int, caught: list[int], tail: Iterable[str]) -> records.RunRecord:
         record = self._record()
-        if record is not None and record.exit_code is not None and self._verdict is None:
+        here = 0 if self._application.in_cluster else code  # elsewhere the driver does not speak through spark-submit
+        if record is not None and self._verdict is None and aftermath.told(record, here, bool(caught)):
             return self._ended(record, caught)
         error = self._error(record, code, caught, list(tail))
         if record is not None:

@@ -127,10 +127,11 @@ ON_THE_GATEWAY: dict[str, tuple[Spoil, int, str]] = {
     "runtime missing": (variable("CAFFE_ON_GRID_RUNTIME", "/nowhere"), 4, "/nowhere: no runtime is there"),
     "connection": (words("-connection", "etherent"), 2, "-connection: expected one of auto, ethernet, infiniband"),
     "unknown layer": (net('"ReLU"', '"RelU"'), 3, "unknown layer type 'RelU' (did you mean 'ReLU'?)"),
+    "unknown solver": (solver("net:", 'type: "Adem" net:'), 3, "unknown type 'Adem' (did you mean 'Adam'?)"),
+    "unknown policy": (solver("fixed", "fixd"), 3, "unknown lr_policy 'fixd' (did you mean 'fixed'?)"),
 }  # fmt: skip
 
 IN_A_RANK: dict[str, tuple[Spoil, int, str]] = {
-    "unknown solver": (solver("net:", 'type: "Sdg" net:'), 3, "unknown type 'Sdg'"),
     "mismatched shapes": (
         net('bottom: "ip2" bottom: "label" top: "loss"', 'bottom: "ip2" bottom: "conv" top: "loss"'), 3,
         "Check failed: outer_num_ * inner_num_ == bottom[1]->count()"),

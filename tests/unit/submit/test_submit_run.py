@@ -108,9 +108,14 @@ STEPPED = '{"kind": "started", "rank": 0}\n{"kind": "stepped", "iteration": 41}\
         (STEPPED, TrainingFailed, "Spark was ended by SIGKILL in training, after 41 iterations: the reason"),
     ],
 )
-def test_a_run_whose_driver_died_is_closed(tmp_path: Path, metrics: str, error: type[GridError], words: str) -> None:
+@pytest.mark.parametrize("ended", [{"outcome": "running", "exit_code": None}, {"exit_code": 1}], ids=["not", "unsaid"])
+def test_a_run_whose_driver_died_is_closed(
+    tmp_path: Path, metrics: str, error: type[GridError], words: str, ended: dict[str, object]
+) -> None:
+    """Also where the driver had seen Spark die and written that, but could not say it any more."""
     running = records.dumps(replace(RECORD, outcome="running", exit_code=None, run_folder=str(tmp_path)))
-    for name, text in (("outcome.json", running), ("run.json", running), ("metrics.jsonl", metrics)):
+    told = records.dumps(replace(RECORD, run_folder=str(tmp_path), **ended))
+    for name, text in (("outcome.json", told), ("run.json", running), ("metrics.jsonl", metrics)):
         (tmp_path / name).write_text(text)
     with pytest.raises(error) as raised:
         run.run(sh("echo the reason >&2; kill -9 $$"), tmp_path, os.environ)
