@@ -23,7 +23,7 @@ class Option:
     metavar: str = "TEXT"
     verbs: tuple[str, ...] = JOBS
     switch: bool = False
-    """True: the word alone sets the leaf to true."""
+    """True: the word alone sets the leaf to true (of two words with a slash between: the second one to false)."""
 
 
 TRAIN = ("train", "submit")
@@ -88,6 +88,12 @@ OPTIONS: tuple[Option, ...] = (
     Option("cluster.py_files", ("--py-files",), "Further Python files for driver and executors.", "URI[,URI…]"),
     Option("cluster.gang_timeout_s", ("--gang-timeout",), "Longest wait for all executors.", "DURATION"),
     Option("cluster.step_timeout_s", ("--step-timeout",), "Longest time of one exchange.", "DURATION"),
+    Option(
+        "cluster.wait",
+        ("--wait/--no-wait",),
+        "Follow the job to its end, or leave once YARN has it (with --deploy-mode cluster).",
+        switch=True,
+    ),
 )
 
 WITHOUT: dict[str, str] = {

@@ -79,5 +79,5 @@ def _options(params: Sequence[click.Parameter], ctx: click.Context) -> Iterator[
         yield name, False
     for param in params:
         if isinstance(param, click.Option):
-            for name in param.opts:
+            for name in [*param.opts, *param.secondary_opts]:
                 yield name, not param.is_flag

@@ -8,7 +8,6 @@ import os
 import platform
 import time
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Optional
 
@@ -31,7 +30,7 @@ from caffe_on_grid.metrics.progress import Display
 from caffe_on_grid.metrics.state import GangState
 from caffe_on_grid.spec.job import JobSpec
 from caffe_on_grid.spec.report import Report
-from caffe_on_grid.spec.run import RunRecord, Versions
+from caffe_on_grid.spec.run import RunRecord, Versions, now
 from caffe_on_grid.storage import paths, runs
 
 
@@ -63,7 +62,7 @@ class Session:
         self._record = RunRecord(
             run_id=name,
             outcome="running",
-            started=now_words(),
+            started=now(),
             run_folder=folder,
             seed=None,
             job=job,
@@ -97,7 +96,7 @@ class Session:
         stop_spark(self._sc)
         code = record.exit_code(error, self.stepped)
         final = dataclasses.replace(
-            self._now(), outcome=record.outcome(error), ended=now_words(), exit_code=code, cause=record.cause(error)
+            self._now(), outcome=record.outcome(error), ended=now(), exit_code=code, cause=record.cause(error)
         )
         self.ledger.write(final)
         self.ledger.metrics.ended(final.outcome, code, time.time())
@@ -193,8 +192,3 @@ def draw_picture(folder: str, wanted: bool) -> tuple[list[str], list[str]]:
     except Exception as error:  # a picture that cannot be drawn must not change the outcome of a training
         return [], [f"remark:    no picture: {type(error).__name__}: {record.one_line(str(error))}"]
     return [str(picture)], []
-
-
-def now_words() -> str:
-    """The time: "2026-01-31T23:59:59Z"."""
-    return f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%SZ}"

@@ -33,6 +33,8 @@ class Cluster:
     passthrough: tuple[str, ...] = ()
     gang_timeout_s: float = 600.0
     step_timeout_s: float = 600.0
+    wait: bool = True
+    """False: the command ends once YARN has the application; for deploy mode cluster only."""
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from typing import Any, Optional
 
 from caffe_on_grid.errors import ConfigError
@@ -12,8 +13,13 @@ from caffe_on_grid.spec.job import JobSpec
 
 VERSION = 1
 
-OUTCOMES = ("running", "done", "failed", "interrupted")
-"""What `RunRecord.outcome` may say."""
+OUTCOMES = ("running", "done", "failed", "interrupted", "submitted")
+"""What `RunRecord.outcome` may say; submitted: left to itself, and never in a run's own folder."""
+
+
+def now() -> str:
+    """The time, UTC: "2026-01-31T23:59:59Z"."""
+    return f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%SZ}"
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 from dataclasses import replace
-from datetime import datetime, timezone
 from typing import Optional
 
 from caffe_on_grid.errors import ApplicationDied, GridError, Interrupted, Terminated, TrainingFailed
@@ -56,7 +55,7 @@ def close(record: records.RunRecord, error: GridError) -> None:
         record,
         outcome="interrupted" if isinstance(error, (Interrupted, Terminated)) else "failed",
         exit_code=error.exit_code,
-        ended=f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%SZ}",
+        ended=records.now(),
         cause=records.Cause(type(error).__name__, " ".join(str(error).split())),
     )
     storage.write(records.dumps(ended).encode(), uri)

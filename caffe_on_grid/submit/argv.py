@@ -273,6 +273,7 @@ def _yarn(job: JobSpec, site: Site) -> dict[str, str]:
     in_cluster = asked.deploy_mode == "cluster"
     settings = {
         "spark.yarn.maxAppAttempts": "1",
+        "spark.yarn.submit.waitAppCompletion": None if asked.wait else "false",
         "spark.yarn.executor.nodeLabelExpression": asked.node_label,
         "spark.yarn.am.nodeLabelExpression": asked.am_node_label,
         "spark.executorEnv.PYSPARK_PYTHON": python,

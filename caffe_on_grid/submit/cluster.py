@@ -57,8 +57,8 @@ def master(url: str, cores: int) -> Master:
 def place(asked: Cluster, given: Collection[str], environ: Mapping[str, str], cores: int) -> Cluster:
     """`asked` with master, executors, cores and memory filled in where they are not among the `given` leaves.
 
-    Raises UsageError where the gang cannot fit: more executors than the master has, or deploy mode cluster elsewhere
-    than on YARN.
+    Raises UsageError where the gang cannot fit: more executors than the master has, deploy mode cluster elsewhere
+    than on YARN, or nothing to wait for it elsewhere than there.
     """
     url = asked.master if "cluster.master" in given else _default_master(asked.executors, environ)
     found = master(url, cores)
@@ -69,6 +69,8 @@ def place(asked: Cluster, given: Collection[str], environ: Mapping[str, str], co
         )
     if asked.deploy_mode == "cluster" and found.kind != "yarn":
         raise UsageError(f"--deploy-mode cluster on --master {url}: only yarn can run the driver in the cluster")
+    if not asked.wait and asked.deploy_mode != "cluster":
+        raise UsageError("--no-wait: only with --deploy-mode cluster; elsewhere the driver runs in this command")
     return dataclasses.replace(
         asked,
         master=url,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import re
 import subprocess
 import time
@@ -11,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Optional
 
+import caffe_on_grid
 from caffe_on_grid.errors import GridError
 from caffe_on_grid.metrics import progress, words
 from caffe_on_grid.spec import run as records
@@ -29,6 +31,7 @@ def run(
 ) -> records.RunRecord:
     """Run `command` to the end of its application; what its driver wrote of itself.
 
+    With --no-wait it is run until YARN has it, and the record says "submitted".
     Raises GangError where the gang does not come together in time, Interrupted or Terminated after a signal; after a
     driver that died ApplicationDied, TrainingFailed, or what its container says. The application has ended then.
     """
@@ -117,6 +120,8 @@ class _Run:
     # -- the outcome
 
     def _end(self, code: int, caught: list[int], tail: Iterable[str]) -> records.RunRecord:
+        if code == 0 and not (caught or self._verdict or self._application.job.cluster.wait):
+            return self._submitted()
         record = self._record()
         here = 0 if self._application.in_cluster else code  # elsewhere the driver does not speak through spark-submit
         if record is not None and self._verdict is None and aftermath.told(record, here, bool(caught)):
@@ -125,6 +130,22 @@ class _Run:
         if record is not None:
             aftermath.close(replace(record, application_id=record.application_id or self._watch.id), error)
         raise error
+
+    def _submitted(self) -> records.RunRecord:
+        """What is known of a run that YARN has taken, and that nobody here waits for (--no-wait)."""
+        asked = self._application
+        self._display.lines([f"results:   {asked.run_folder}"])
+        return records.RunRecord(
+            run_id=asked.run_id,
+            outcome="submitted",
+            started=records.now(),
+            run_folder=asked.run_folder,
+            seed=asked.job.data.seed,
+            job=asked.job,
+            versions=records.Versions(caffe_on_grid.__version__, platform.python_version()),
+            application_id=self._watch.id,
+            exit_code=0,
+        )
 
     def _record(self) -> Optional[records.RunRecord]:
         """The driver's own word: in client mode a copy is here, in cluster mode it is in the run's folder."""

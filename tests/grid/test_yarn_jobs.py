@@ -109,6 +109,17 @@ def test_client_mode_and_what_a_second_submission_uploads(gateway: Gateway, here
     gateway.nothing_left(ended)
 
 
+def test_a_job_that_nobody_waits_for(gateway: Gateway) -> None:
+    model = f"{gateway.store}/alone.caffemodel"
+    said = train(gateway, "cluster", "-model", model, "--no-wait").well().json()
+    assert (said["outcome"], said["exit_code"], said["model"]) == ("submitted", 0, None)
+    assert gateway.left_behind() == []
+    assert gateway.grid.wait_ended(said["application_id"])["finalStatus"] == "SUCCEEDED"
+    record = json.loads(fetched(gateway, f"{said['run_folder']}/run.json"))
+    assert (record["run_id"], record["outcome"], record["exit_code"]) == (said["run_id"], "done", 0)
+    gateway.grid.fs("-test", "-e", model)
+
+
 REFUSED = [
     (["--node-label", "nope"], 6, r"--node-label nope: YARN knows no such node label; it knows gpu, spare"),
     (["--node-label", "spare"], 6, r"--node-label spare: no running node carries this label; nodes carry gpu"),

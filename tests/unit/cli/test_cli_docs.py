@@ -43,7 +43,9 @@ def table(verbs: tuple[str, ...]) -> str:
     for verb in verbs:
         for param in options_of(verb):
             metavar = "" if param.is_flag else str(param.metavar)
-            rows.setdefault(param.opts[0], (param.opts, metavar, [], str(param.help)))[2].append(verb)
+            rows.setdefault(param.opts[0], ([*param.opts, *param.secondary_opts], metavar, [], str(param.help)))[
+                2
+            ].append(verb)
     shown = [
         row(words, metavar, found if len(verbs) > 1 else list(JOBS), text)
         for words, metavar, found, text in rows.values()
@@ -92,7 +94,12 @@ def test_the_tables_are_clicks_declarations(root: Path) -> None:
 
 
 def test_every_option_that_the_text_names_exists(root: Path) -> None:
-    known = {word for command in COMMANDS.values() for param in command.params for word in param.opts}
+    known = {
+        word
+        for command in COMMANDS.values()
+        for param in command.params
+        for word in [*param.opts, *param.secondary_opts]
+    }
     known |= {"--help", "--version", "--verbose"}
     text = (root / "docs" / "cli.md").read_text()
     named = set(re.findall(r"(?<![\w-])--?[a-zA-Z][\w-]+", " ".join(re.findall(r"`([^`\n]+)`", text))))

@@ -23,8 +23,8 @@ def test_every_leaf_has_an_option_or_is_deliberately_without() -> None:
 def test_every_option_is_declared_by_click_for_its_verbs_alone() -> None:
     for option in options.OPTIONS:
         for verb, command in VERBS.items():
-            declared = {word for param in command.params for word in param.opts}
-            assert (set(option.flags) <= declared) == (verb in option.verbs), (option.flags, verb)
+            declared = {word for param in command.params for word in [*param.opts, *param.secondary_opts]}
+            assert (set("/".join(option.flags).split("/")) <= declared) == (verb in option.verbs), (option.flags, verb)
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -38,10 +38,11 @@ def test_every_declared_option_is_of_the_table_or_no_leafs(verb: str) -> None:
     assert all(isinstance(param, click.Option) and param.help for param in VERBS[verb].params)
 
 
-def test_switches_are_the_leaves_that_are_false_at_first() -> None:
+def test_switches_are_the_leaves_that_are_false_at_first_or_have_a_word_for_no() -> None:
     leaves = defaults.leaves()
     for option in options.OPTIONS:
-        assert option.switch == (leaves[option.leaf].type is bool and leaves[option.leaf].default is False), option
+        leaf, pair = leaves[option.leaf], "/--no-" in option.flags[0]
+        assert option.switch == (leaf.type is bool and (leaf.default is False or pair)), option
 
 
 SAMPLES = {str: "word", int: "3", float: "2m", bool: "off", tuple: "a,b", dict: "k=v=w"}

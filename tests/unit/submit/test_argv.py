@@ -100,6 +100,13 @@ def test_the_line_is_the_command(name: str, tmp_path: Path) -> None:
     assert said.splitlines() == [command.env["PYSPARK_PYTHON"], command.env["SPARK_HOME"], *command.argv[1:]]
 
 
+def test_who_does_not_wait_has_spark_not_wait() -> None:
+    job, site = CASES["yarn-cluster"]
+    waited = argv.command(job, site).argv
+    left = argv.command(replace(job, cluster=replace(job.cluster, wait=False)), site).argv
+    assert set(left) - set(waited) == {"spark.yarn.submit.waitAppCompletion=false"}
+
+
 def test_secrets_are_masked_in_the_line_alone() -> None:
     command = argv.command(*CASES["yarn-cluster"])
     assert "spark.ssl.keyPassword=s3cret" in command.argv

@@ -54,6 +54,7 @@ def test_place(
         ({"master": "local-cluster[2,1,1024]", "executors": 3}, "there are only 2"),
         ({"master": "local-cluster[2,1,1024]", "executor_cores": 2}, "executors have 1 cores each"),
         ({"master": "local[2]", "deploy_mode": "cluster"}, "only yarn"),
+        ({"master": "yarn", "wait": False}, "--no-wait: only with --deploy-mode cluster"),
         ({"master": "mesos://x"}, "use yarn, local"),
         ({"master": "local[two]"}, "use yarn, local"),
         ({"master": "Yarn"}, "use yarn, local"),
