@@ -117,6 +117,8 @@ class Engine(Protocol):
 
     name: str
     """e.g. "caffe 1.0.0"."""
+    warnings: Sequence[str]
+    """One line each on what it does otherwise than the user may think."""
     iteration: int
     """Steps done."""
     params: Blobs

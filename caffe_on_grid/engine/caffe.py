@@ -51,6 +51,7 @@ class CaffeEngine:
     def __init__(self, plan: EnginePlan) -> None:
         native.check_plan(plan, caffe.layer_type_list())
         self.name = f"caffe {version()}"
+        self.warnings: tuple[str, ...] = ()
         self._plan = plan
         self._now: Optional[_Step] = None
         _settle(plan)

@@ -271,6 +271,7 @@ def started(assembly: Assembly) -> Started:
         records=inputs.records,
         first_iteration=engine.iteration,
         max_iterations=int(solver.max_iter),
+        notes=tuple(engine.warnings),
         loss_weights=loss_weights(assembly),
     )
 

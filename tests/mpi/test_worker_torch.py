@@ -24,10 +24,18 @@ class Engines:
     def __init__(self, caffe: Path, torch: Path, env: dict[str, str], folder: Path, lmdbs: tuple[Path, Path]) -> None:
         self.runtimes, self.env, self.folder, self.lmdbs = {"caffe": caffe, "torch": torch}, env, folder, lmdbs
 
-    def train(self, engine: str, iterations: int = 20, world: int = 1, resume: Path | None = None) -> Trained:
-        """Train in a folder of its own, from a .solverstate if one is given."""
+    def train(
+        self,
+        engine: str,
+        iterations: int = 20,
+        world: int = 1,
+        resume: Path | None = None,
+        layer: str = "ReLU",
+        strict: bool = False,
+    ) -> Trained:
+        """Train in a folder of its own, from a .solverstate if one is given; `layer` is a type, in place."""
         folder = self.folder / f"{len(list(self.folder.iterdir()))}-{engine}"
-        net = nets.net(*self.lmdbs, batch=6, dropout=True, transform=TRANSFORM)
+        net = nets.net(*self.lmdbs, batch=6, dropout=True, transform=TRANSFORM).replace("ReLU", layer)
         job_dir = nets.write_job(folder / "job", net, nets.solver(iterations=iterations, more=SOLVER))
         (folder / "gangs").mkdir()
         ranks = Ranks(self.runtimes[engine], self.env, folder / "gangs")
@@ -36,7 +44,7 @@ class Engines:
             "solver.prototxt",
             output=Output(model=str(folder / "m.caffemodel")),
             sync=SyncSpec(check_every=10),
-            engine=EngineSpec(name=engine),
+            engine=EngineSpec(name=engine, strict_caffe=strict),
             start=Start(snapshot=str(resume) if resume else None),
         )
         outcome = ranks.run(job, job_dir, world=world)
@@ -111,3 +119,13 @@ def test_two_ranks_train_alike(engines: Engines) -> None:
     digests = {(c.iteration, c.digest) for c in found["torch"].outcome.of(Checked)}
     assert len(digests) == len({c.iteration for c in found["torch"].outcome.of(Checked)}) == 2
     found["torch"].equals(found["caffe"])
+
+
+def test_caffes_own_faults_are_told_of_or_reproduced(engines: Engines) -> None:
+    right, strict = (engines.train("torch", iterations=5, layer="BNLL", strict=asked) for asked in (False, True))
+    (told,) = right.outcome.of(Started)
+    assert told.notes == ("layer 'relu': real Caffe differs here because BNLL in place uses its output for its input",)
+    assert strict.outcome.of(Started)[0].notes == ()
+    caffes = engines.train("caffe", iterations=5, layer="BNLL")
+    strict.equals(caffes)
+    assert max(np.abs(ours - theirs).max() for ours, theirs in zip(right.parameters, caffes.parameters)) > 1e-4
