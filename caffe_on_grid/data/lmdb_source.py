@@ -18,6 +18,7 @@ import lmdb
 from caffe_on_grid.data.api import Record
 from caffe_on_grid.data.datum import Decoder
 from caffe_on_grid.errors import ConfigError, DataError
+from caffe_on_grid.storage import local
 
 RESIDENT_BYTES = 256 << 20
 """About this much of the file may be mapped in before it is opened anew."""
@@ -27,18 +28,25 @@ _READERS = 1024
 
 
 def open(path: str, force_color: bool = False, force_gray: bool = False) -> LmdbSource:
-    """The source at `path`; ConfigError where it is no LMDB, DataError where it is empty or cut short."""
+    """The source at `path`; ConfigError where it is no LMDB, DataError where it is empty or cut short.
+
+    What the file system refuses is told as `storage.local` tells it (SecurityFault for permission denied).
+    """
     return LmdbSource(path, Decoder(force_color, force_gray))
 
 
 def _environment(path: str) -> lmdb.Environment:
     """The database opened for reading; makes no lock file where it may not write one."""
     folder = Path(path)
-    if not folder.exists():
-        raise ConfigError(f"no LMDB at {path}: the path does not exist")
-    if not (folder / "data.mdb").is_file():
-        kind = "a LevelDB; convert it to LMDB" if (folder / "CURRENT").exists() else "no folder with a data.mdb in it"
-        raise ConfigError(f"{path} is not an LMDB: it is {kind}")
+    data = folder / "data.mdb"
+    with local.door(path):
+        if not folder.exists():
+            raise ConfigError(f"no LMDB at {path}: the path does not exist")
+        if not data.is_file():
+            a_level_db = (folder / "CURRENT").exists()
+            kind = "a LevelDB; convert it to LMDB" if a_level_db else "no folder with a data.mdb in it"
+            raise ConfigError(f"{path} is not an LMDB: it is {kind}")
+        data.open("rb").close()
     lock = folder / "lock.mdb"
     lockable = os.access(folder, os.W_OK) and (os.access(lock, os.W_OK) or not lock.exists())
     try:

@@ -42,6 +42,11 @@ class Ledger:
         if self._pointer:
             connect(self._pointer).write(f"{record.run_id}\n".encode(), self._pointer)
 
+    @property
+    def files(self) -> list[str]:
+        """What is there of them."""
+        return [self.run_json, self.metrics_jsonl] if self._open else []
+
     def write(self, record: RunRecord) -> None:
         """Replace run.json, whole or not at all, and the copy for the gateway."""
         self._write_copy(record)

@@ -154,7 +154,7 @@ class Session:
     def _left(self, final: RunRecord) -> list[str]:
         """The summary, with every file that the run leaves."""
         saved = [uri for task in final.tasks for uri in task.saved if uri != final.model]
-        files = [*([final.model] if final.model else []), self.ledger.run_json, self.ledger.metrics_jsonl, *saved[-1:]]
+        files = [*([final.model] if final.model else []), *self.ledger.files, *saved[-1:]]
         picture, word = draw_picture(final.run_folder, self.stepped and "train" in self._job.tasks)
         return words.summary(final, files + picture) + word
 

@@ -12,13 +12,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any, Optional
 
-from caffe_on_grid.errors import ConfigError, UsageError
+from caffe_on_grid.errors import ConfigError, SecurityFault, UsageError
 from caffe_on_grid.proto import graph, lint, lint_shapes, schedule, schema, shapes
 from caffe_on_grid.spec import codec
 from caffe_on_grid.spec.job import Cluster, JobSpec, Output, Start
@@ -201,6 +202,9 @@ def _input(uri: Optional[str], local: bool) -> Optional[str]:
 def _existing(uri: str, option: str) -> str:
     if not connect(uri).exists(uri):
         raise ConfigError(f"{option} {uri}: no such file")
+    path = paths.local_path(uri)
+    if path is not None and not os.access(path, os.R_OK | (os.X_OK if path.is_dir() else 0)):
+        raise SecurityFault(f"{option} {uri}: permission denied; ask the owner or name another")
     return follow.absolute(uri)
 
 

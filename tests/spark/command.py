@@ -9,7 +9,7 @@ import signal
 import subprocess
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -60,13 +60,17 @@ class Command:
     runtime: Path
     started: list[Running] = field(default_factory=list)
 
-    def run(self, *words: object, **env: str) -> Ended:
-        """Run to the end."""
-        return self.start(*words, **env).end()
+    def run(self, *words: object, prefix: Sequence[str] = (), **env: str) -> Ended:
+        """Run to the end; `prefix` is a program that starts it."""
+        return self.program([*prefix, *self.line(*words)], **env).end()
 
     def start(self, *words: object, **env: str) -> Running:
         """Start it."""
-        return self.program([str(ROOT / "bin" / "caffe-on-grid"), *map(str, words)], **env)
+        return self.program(self.line(*words), **env)
+
+    def line(self, *words: object) -> list[str]:
+        """A command line."""
+        return [str(ROOT / "bin" / "caffe-on-grid"), *map(str, words)]
 
     def shell(self, line: str) -> Ended:
         """Run a line as a user types it."""

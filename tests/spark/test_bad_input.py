@@ -26,6 +26,7 @@ class Job:
     solver: str = nets.solver(iterations=20, test=False)
     words: list[object] = field(default_factory=list)
     env: dict[str, str] = field(default_factory=dict)
+    prefix: tuple[str, ...] = ()
 
     @property
     def model(self) -> Path:
@@ -84,6 +85,23 @@ def with_a_bad_record(path: Path) -> None:
         txn.put(b"00000017", b"\xff\xff\xff no datum")
 
 
+def closed(spoil: Spoil, name: str) -> Spoil:
+    """Afterwards nobody may read or write `name`; root has to be told that this is meant for it too."""
+    powers = "-dac_override,-dac_read_search"
+    as_others = ("setpriv", f"--bounding-set={powers}", f"--inh-caps={powers}")
+
+    def close(job: Job) -> None:
+        spoil(job)
+        (job.folder / name).chmod(0)
+        job.prefix = as_others if os.geteuid() == 0 else ()
+
+    return close
+
+
+def written(name: str) -> Spoil:
+    return lambda job: (job.folder / name).write_text("")
+
+
 def no_java(job: Job) -> None:
     """A PATH on which there is everything but a Java."""
     programs = job.folder / "programs"
@@ -121,6 +139,14 @@ ON_THE_GATEWAY: dict[str, tuple[Spoil, int, str]] = {
     "unreadable model": (words("-weights", "/nowhere/w.caffemodel"), 3, "-weights /nowhere/w.caffemodel: no such file"),
     "unwritable model": (model_is_a_file, 3, "models"),
     "no model's folder can be made": (words("-model", "/proc/none/net.caffemodel"), 3, "/proc/none"),
+    "closed source": (closed(source(nets.write_lmdb), "other"), 5, "other: permission denied; ask the owner"),
+    "closed weights": (
+        both(closed(written("w.caffemodel"), "w.caffemodel"), words("-weights", "w.caffemodel")), 5,
+        "-weights w.caffemodel: permission denied; ask the owner"),
+    "closed solver": (
+        both(closed(written("s.prototxt"), "s.prototxt"), words("-conf", "s.prototxt")), 3,
+        "s.prototxt: cannot be read: Permission denied"),
+    "closed models": (closed(words(), "models"), 5, "net.caffemodel: permission denied; ask the owner"),
     "no devices": (words("-devices", 0), 2, "-devices: expected at least 1, got '0'"),
     "Java missing": (no_java, 4, "no Java on PATH: install Java 17"),
     "Java missing at JAVA_HOME": (variable("JAVA_HOME", "/nowhere"), 4, "no Java at JAVA_HOME=/nowhere"),
@@ -185,7 +211,7 @@ def refused(folder: Path, runtime: Path, lmdbs: tuple[Path, Path], spoil: Spoil)
     command, job = prepared(folder, runtime, lmdbs)
     spoil(job)
     try:
-        ended = command.run(*words_of(job), **job.env)
+        ended = command.run(*words_of(job), prefix=job.prefix, **job.env)
         command.started[-1].await_nobody()
         return Refused(job, ended, command.left_behind())
     finally:
