@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from typing import Any
 
 from caffe_on_grid.engine.api import Engine, EnginePlan
@@ -10,7 +11,9 @@ from caffe_on_grid.errors import ConfigError, EnvironmentFault
 from caffe_on_grid.spec.codec import suggestion
 
 _MODULES: dict[str, str] = {"caffe": "caffe_on_grid.engine.caffe", "torch": "caffe_on_grid.engine.torch.engine"}
-"""Name → module with `create(plan) -> Engine` and `version() -> str`; its framework is imported with it, not before."""
+"""Name, which is its framework's too → module with `create(plan) -> Engine` and `version() -> str`; the framework is
+imported with it, not before.
+"""
 
 NAMES = tuple(_MODULES)
 """The known engines."""
@@ -33,6 +36,15 @@ def available() -> dict[str, str]:
     return {name: _version(name) for name in _MODULES}
 
 
+def library(name: str) -> Any:
+    """Import a library; raises ImportError, also where only a folder of that name is found, as in a user's own."""
+    spec = importlib.util.find_spec(name)
+    if spec is not None and spec.origin is None:
+        folders = ", ".join(spec.submodule_search_locations or ())
+        raise ModuleNotFoundError(f"No module named {name!r} ({folders}: a folder of that name, but no package)")
+    return importlib.import_module(name)
+
+
 def _resolve(name: str, gpu: bool) -> str:
     if name != "auto":
         return name
@@ -51,6 +63,7 @@ def _load(name: str) -> Any:
     if name not in _MODULES:
         raise ConfigError(f"unknown engine {name!r}{suggestion(name, _MODULES)}; known: auto, {', '.join(_MODULES)}")
     try:
+        library(name)
         return importlib.import_module(_MODULES[name])
     except ImportError as error:
         raise EnvironmentFault(f"engine {name!r} cannot be loaded in this Python: {error}") from error

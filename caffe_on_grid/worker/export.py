@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Optional
 
+from caffe_on_grid.engine import registry
 from caffe_on_grid.engine.export import deploy, parameters, state_dict
 from caffe_on_grid.errors import ConfigError, EnvironmentFault, GridError, UsageError
 from caffe_on_grid.proto import shapes
@@ -90,7 +90,7 @@ def _check(args: argparse.Namespace) -> None:
     if connect(args.out).exists(args.out) and not args.overwrite:
         raise ConfigError(f"{args.out}: exists; remove it, name another, or say --overwrite")
     try:
-        importlib.import_module(FORMS[suffix])
+        registry.library(FORMS[suffix])
     except ImportError as error:
         raise EnvironmentFault(
             f"{args.out}: this Python ({sys.executable}) lacks {FORMS[suffix]} ({error}): install it there, or name a "

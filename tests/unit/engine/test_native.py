@@ -136,3 +136,18 @@ def test_an_engine_that_cannot_be_loaded_is_an_environment_fault(monkeypatch) ->
     for name in ("caffe", "torch", "auto"):
         with pytest.raises(EnvironmentFault):
             registry.create(name, plan(scratch=Path()))
+
+
+def test_a_folder_of_an_engine_s_name_is_not_the_engine(monkeypatch, tmp_path: Path) -> None:
+    """A clone of Caffe in the user's folder, say: Python takes it for a package without a file."""
+    for name in ("caffe", "torch"):
+        (tmp_path / name).mkdir()
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    assert all(version.startswith(registry.MISSING) for version in registry.available().values())
+    for name in ("caffe", "torch"):
+        why = f"engine '{name}' cannot be loaded in this Python: No module named '{name}'.*{tmp_path / name}: a folder"
+        with pytest.raises(EnvironmentFault, match=why):
+            registry.create(name, plan(scratch=Path()))
+    with pytest.raises(EnvironmentFault, match="no engine can be used in this Python"):
+        registry.create("auto", plan(scratch=Path()))
