@@ -26,7 +26,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "upgrade": ("models:upgrade", "Rewrite an old net, solver or .caffemodel in today's form."),
     "export": ("programs:export", "Write a net and its model as ONNX or as a PyTorch state_dict."),
     "time": ("programs:time", "Time a net's layers, as `caffe time` does."),
-    "pack": ("operate:pack", "Build the ranks' Caffe runtime."),
+    "pack": ("operate:pack", "Build the ranks' runtime, with Caffe or with PyTorch."),
     "config": ("operate:config", "Show the configuration and where it comes from."),
 }
 """Verb → where its command is, and what --help says; a verb's module is loaded when the verb is used."""

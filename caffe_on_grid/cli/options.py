@@ -65,7 +65,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("data.skip_bad_records", ("--skip-bad-records",), "Count undecodable records, go on.", switch=True),
     Option("data.feeders", ("--feeders",), "Feeder processes of each rank.", "N"),
     Option("data.prefetch", ("--prefetch",), "Batches held ready.", "N"),
-    Option("runtime.path", ("--runtime",), "The ranks' Caffe runtime: an archive or a folder.", "PATH"),
+    Option("runtime.path", ("--runtime",), "The ranks' runtime: an archive or a folder.", "PATH"),
     Option("runtime.blas_core", ("--blas-core",), "OpenBLAS core type; else chosen on each host.", "NAME"),
     Option("runtime.blas_threads", ("--blas-threads",), "BLAS threads of each rank; else its share.", "N"),
     Option("cluster.master", ("--master",), "yarn, local[N], local-cluster[N,CORES,MB] or spark://HOST:PORT.", "URL"),

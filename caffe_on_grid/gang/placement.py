@@ -31,7 +31,7 @@ class Facts:
     ranks: int
     """Ranks wanted here."""
     runtime: str
-    """Folder of the Caffe runtime on this executor."""
+    """Folder of the ranks' runtime on this executor."""
     devices: tuple[Device, ...] = ()
     """GPUs that this executor may use."""
     assigned: bool = False

@@ -2,7 +2,7 @@
 
 ::
 
-    <home>/.caffe-on-grid/<sha256>.tgz                 the Caffe runtime
+    <home>/.caffe-on-grid/<sha256>.tgz                 a runtime
     <home>/.caffe-on-grid/<sha256>.zip                 Spark's jars, where the site has not put them anywhere
     <home>/.caffe-on-grid/<sha256>/<name>              this package, pyspark.zip, py4j
 
