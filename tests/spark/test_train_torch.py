@@ -87,7 +87,8 @@ def test_a_runtime_without_the_engine_is_told(project: Project) -> None:
     (project.command.folder / "x.prototxt").write_text('layer { name: "d" type: "Input" top: "d" }')
     (project.command.folder / "torch").mkdir()
     ended = project.command.run(*words)
-    assert ended.code == 4 and "engine 'torch' cannot be loaded in this Python: No module named 'torch'" in ended.error
+    assert ended.code == 4 and "engine 'torch' cannot be loaded in this Python: No module named 'torch'" in ended.err
+    assert ended.err.count("\n") == 1
 
 
 def test_the_facts_of_a_runtime_with_torch(project: Project) -> None:
