@@ -101,8 +101,8 @@ clean: ## remove what was built; downloads stay in .cache/debs, .cache/wheels, .
 	rm -rf .venv build dist ./*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache demo-output
 	mkdir -p .cache && find .cache -mindepth 1 -maxdepth 1 -not -name debs -not -name wheels -not -name wheels-torch -not -name mnist -exec rm -rf {} +
 
-TORCH_RECIPE := $(wildcard packaging/runtime/*torch*)
-CAFFE_RECIPE := $(filter-out $(TORCH_RECIPE),$(wildcard packaging/runtime/*))
+CAFFE_RECIPE := $(filter-out $(wildcard packaging/runtime/*torch*),$(wildcard packaging/runtime/*))
+TORCH_RECIPE := $(wildcard packaging/runtime/*torch*) $(addprefix packaging/runtime/,build.sh sources.txt)
 
 # --- What the targets need ---------------------------------------------------------------------------------------------
 
@@ -133,7 +133,7 @@ endif
 	PYTHONPATH=. .venv/bin/python packaging/unpack_runtime.py $(ARCHIVE) .cache/runtimes .cache/runtime
 	touch $@
 
-$(PACKED_TORCH): packaging/runtime/build.sh $(TORCH_RECIPE) | $(VENV)
+$(PACKED_TORCH): $(TORCH_RECIPE) | $(VENV)
 	PYTHON=$(CURDIR)/.venv/bin/python ENGINE=torch FLAVOUR='$(or $(FLAVOUR),gpu)' OUT='$@' packaging/runtime/build.sh
 
 .cache/runtime-torch/.current: $(PACKED_TORCH) | $(VENV)

@@ -34,14 +34,19 @@ RECIPES = {"caffe": "archive", "torch": "archive-torch"}
 """Engine → what `make` calls its archive."""
 
 _IMPORTS = ("mpi4py.MPI", "lmdb", "cv2", "google.protobuf", "numpy")
-_STORES = {"caffe": ("hdfs", "hdfs_native")}
+_OF_ENGINE = {"caffe": ("hdfs", "hdfs_native"), "torch": ("hdfs", "hdfs_native", "h5py", "onnx")}
 _PROBE = f"""
 import importlib, importlib.util, json, sys
 found = {{}}
-engines = sys.argv[1:] or [name for name in {tuple(RUNTIMES)!r} if importlib.util.find_spec(name)] or {list(RUNTIMES)!r}
-stores = [name for engine in engines for name in {_STORES!r}.get(engine, ())]
-for name in [*engines, *{_IMPORTS!r}, *stores]:
+def there(name):
+    spec = importlib.util.find_spec(name)
+    return spec is not None and spec.origin is not None  # no origin: a mere folder of that name
+engines = sys.argv[1:] or [name for name in {tuple(RUNTIMES)!r} if there(name)] or {list(RUNTIMES)!r}
+more = [name for engine in engines for name in {_OF_ENGINE!r}[engine]]
+for name in [*engines, *{_IMPORTS!r}, *more]:
     try:
+        if not there(name):
+            raise ImportError("No module named %r" % name)
         found[name] = importlib.import_module(name)
     except Exception as error:
         sys.exit("%s: %s" % (name, error))
@@ -66,6 +71,8 @@ class RuntimeFacts:
     caffe: Optional[str] = None
     torch: Optional[str] = None
     hdfs: Optional[str] = None
+    h5py: Optional[str] = None
+    onnx: Optional[str] = None
     cuda: Optional[str] = None
     """The CUDA that torch is built for; None: it has no GPU code."""
 

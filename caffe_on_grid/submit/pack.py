@@ -41,7 +41,8 @@ def _build(out: Path, flavour: str, engine: str) -> None:
     recipe = archive.checkout() / "packaging" / "runtime" / "build.sh"
     if not recipe.exists():
         raise EnvironmentFault(
-            "pack needs the source checkout, and this is an installed package: run `make archive` in a checkout"
+            "pack needs the source checkout, and this is an installed package: "
+            f"run `make {archive.RECIPES[engine]}` in a checkout"
         )
     env = {**os.environ, "OUT": str(out), "ENGINE": engine, "FLAVOUR": flavour, "PYTHON": sys.executable}
     done = subprocess.run([str(recipe)], env=env, stdout=sys.stderr, check=False)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Assemble a runtime archive on Python 3.9 from Debian 11 packages. ENGINE=caffe: BVLC Caffe 1.0 (CPU) + pycaffe, plus the
-# wheels of wheels.txt; ENGINE=torch: the wheels of wheels.torch.txt. No root, no chroot, no compiler; no maintainer
-# scripts are run. See docs/runtime.md.
+# wheels of wheels.txt; ENGINE=torch: the wheels of wheels.torch.txt; both: what sources.txt names. No root, no chroot, no
+# compiler; no maintainer scripts are run. See docs/runtime.md.
 #
 #   build.sh              build from packages.$FLAVOUR.lock (exact versions, sha256 checked)
 #   build.sh --relock     resolve anew, prune to what is really linked or imported, rewrite the lock, build
@@ -16,17 +16,17 @@ HERE=$(cd "$(dirname "$0")" && pwd)
 
 ENGINE=${ENGINE:-caffe} PYTHON=${PYTHON:-python3} SUITE=bullseye
 CACHE=$(realpath -m "${CACHE:-$HERE/../../.cache}")
-SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-1577836800}
+SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-1577836800} SOURCES=$HERE/sources.txt
 RELOCK=${1:-}
 case $ENGINE in
   caffe)
-    FLAVOUR=${FLAVOUR:-slim} NAME=caffe_on_grid.tgz WHEELS=$HERE/wheels.txt SOURCES=$HERE/sources.txt WHEEL_CACHE=$CACHE/wheels
+    FLAVOUR=${FLAVOUR:-slim} NAME=caffe_on_grid.tgz WHEELS=$HERE/wheels.txt WHEEL_CACHE=$CACHE/wheels
     LOCK=$HERE/packages.$FLAVOUR.lock
     ROOTS="caffe python3-caffe libopenblas0-pthread" # what the resolver is asked for
     SQUEEZE=-6
     ;;
   torch)
-    FLAVOUR=${FLAVOUR:-gpu} NAME=caffe_on_grid_torch.tgz WHEELS=$HERE/wheels.torch.txt SOURCES= WHEEL_CACHE=$CACHE/wheels-torch
+    FLAVOUR=${FLAVOUR:-gpu} NAME=caffe_on_grid_torch.tgz WHEELS=$HERE/wheels.torch.txt WHEEL_CACHE=$CACHE/wheels-torch
     LOCK=$HERE/packages.torch.lock
     ROOTS="python3.9"
     SQUEEZE=-1 # CUDA's kernels are compressed already
@@ -209,6 +209,7 @@ drop_needless() {
   rm -rf $DIST/skimage/data/*.{png,jpg,gif,tif,tiff,npy,npz} wheels/cv2/data/*.xml wheels/mpi4py/*openmpi*
   find wheels/torch/bin -type f -not -name torch_shm_manager -delete 2> /dev/null || true
   rm -rf wheels/torch/{include,share,test} wheels/torch/lib/*.a wheels/nvidia/*/{include,nvvm,bin} wheels/caffe2
+  rm -rf wheels/onnx/{test,backend/test,bin}
 }
 
 # What `import torch` does not load: libraries that torch opens only once there is a GPU.
@@ -318,7 +319,7 @@ main() {
   mkdir -p tree/{bin,lib64,lib64-compat,share/licenses} $DIST stage
   if [ "$RELOCK" = --relock ]; then get_resolved; else get_locked; fi
   get_wheels
-  if [ -n "$SOURCES" ]; then get_sources; fi
+  get_sources
   say "$(ls debs | wc -l) packages and $(ls -d wheels/*.dist-info | wc -l) wheels at hand"
   lay_out
   drop_needless

@@ -11,6 +11,7 @@ import tarfile
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Optional
 
 import pytest
 
@@ -189,6 +190,16 @@ def test_a_broken_runtime_is_one_line(tmp_path: Path, script: str, message: str)
     assert len(str(caught.value).splitlines()) == 1
 
 
+@pytest.mark.parametrize("engine", [None, "torch"])
+def test_a_folder_of_an_engine_s_name_is_not_the_engine(tmp_path: Path, engine: Optional[str]) -> None:
+    """Python takes a folder without code for a package."""
+    (tmp_path / "more" / "torch").mkdir(parents=True)
+    script = f'#!/bin/sh\nPYTHONPATH="{tmp_path}/more" exec "{sys.executable}" "$@"\n'
+    missing = engine or "caffe"
+    with pytest.raises(EnvironmentFault, match=f"the runtime is broken: {missing}: No module named '{missing}'"):
+        archive.verify(folder_with(tmp_path, script), engine=engine)
+
+
 def test_no_python(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentFault, match="bin/python is not there"):
         archive.verify(tmp_path)
@@ -276,8 +287,10 @@ def test_pack_knows_its_flavours(tmp_path: Path) -> None:
 
 
 def test_pack_from_an_installed_package_says_how(nowhere: Path) -> None:
-    with pytest.raises(EnvironmentFault, match="make archive"):
+    with pytest.raises(EnvironmentFault, match="run `make archive` in"):
         pack.pack(nowhere / "x.tgz")
+    with pytest.raises(EnvironmentFault, match="run `make archive-torch` in"):
+        pack.pack(nowhere / "x.tgz", None, "torch")
 
 
 def test_pack_tells_of_a_failed_build(nowhere: Path) -> None:
