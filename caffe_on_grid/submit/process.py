@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -40,13 +40,26 @@ def _all(_: str) -> bool:
 
 @contextmanager
 def started(
-    command: argv.SparkCommand, env: dict[str, str], hear: Hear = _all, direct: bool = True
-) -> Iterator[tuple[subprocess.Popen[bytes], collections.deque[str]]]:
-    """The process, in a session of its own, and the last lines it says.
+    command: argv.SparkCommand, env: dict[str, str], hear: Hear = _all, direct: bool = True, passed_on: bool = True
+) -> Iterator[tuple[subprocess.Popen[bytes], collections.deque[str], list[int]]]:
+    """The process, in a session of its own, the last lines it says, and those of SIGNALS that came.
 
     On a terminal it writes there itself (where `direct`), so that the driver's live display works; elsewhere its lines
-    are passed on, if `hear` lets them. All of it goes to stderr: stdout is for the result alone.
+    are passed on, if `hear` lets them. All of it goes to stderr: stdout is for the result alone. Signals are taken
+    before it starts, so that none finds a process that nobody ends, and `passed_on` to the job.
     """
+    running: list[subprocess.Popen[bytes]] = []
+    with _signals(running, passed_on) as caught, _process(command, env, hear, direct) as (process, tail):
+        running.append(process)
+        if caught and passed_on:
+            forward(process, caught[-1], again=len(caught) > 1)
+        yield process, tail, caught
+
+
+@contextmanager
+def _process(
+    command: argv.SparkCommand, env: dict[str, str], hear: Hear, direct: bool
+) -> Iterator[tuple[subprocess.Popen[bytes], collections.deque[str]]]:
     tail: collections.deque[str] = collections.deque(maxlen=TAIL)
     shown = direct and sys.stderr.isatty()
     target = sys.stderr.fileno() if shown else subprocess.PIPE
@@ -93,8 +106,8 @@ def _pass_on(stream: IO[bytes], tail: collections.deque[str], hear: Hear) -> Non
 
 
 @contextmanager
-def signals(process: subprocess.Popen[bytes], passed_on: bool = True) -> Iterator[list[int]]:
-    """Take SIGNALS while in here, and pass them on to the job; yields the list of those that came.
+def _signals(running: Sequence[subprocess.Popen[bytes]], passed_on: bool) -> Iterator[list[int]]:
+    """Take SIGNALS while in here, pass them on to the job once it is `running`; yields the list of those that came.
 
     SIGHUP is taken only where all is passed on, since an application on a cluster may outlive the terminal; where it
     is ignored it stays so: `nohup` means it.
@@ -103,8 +116,8 @@ def signals(process: subprocess.Popen[bytes], passed_on: bool = True) -> Iterato
 
     def handle(number: int, _: Optional[FrameType]) -> None:
         caught.append(number)
-        if passed_on or len(caught) > 1:
-            forward(process, number, again=len(caught) > 1)
+        if running and (passed_on or len(caught) > 1):
+            forward(running[0], number, again=len(caught) > 1)
 
     hangup = passed_on and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN
     taken = [number for number in SIGNALS if number != signal.SIGHUP or hangup]

@@ -14,7 +14,7 @@ from typing import Optional
 from caffe_on_grid.errors import ContactLost, GridError
 from caffe_on_grid.spec import run as records
 from caffe_on_grid.submit import aftermath, argv, yarn_run
-from caffe_on_grid.submit.process import SIGNALS, kill, signals, started
+from caffe_on_grid.submit.process import SIGNALS, kill, started
 
 GRACE_S = 30.0
 """How long a job may take to end after the first signal; then it is killed."""
@@ -33,7 +33,7 @@ def run(
     if command.application is not None:
         return yarn_run.run(command, command.application, outcome, environ, grace_s)
     env = {**environ, **command.env, "CAFFE_ON_GRID_OUTCOME": str(outcome)}
-    with started(command, env) as (process, tail), signals(process) as caught:
+    with started(command, env) as (process, tail, caught):
         code = _wait(process, caught, grace_s, outcome)
     return _record(outcome, code, caught, list(tail), "cluster" in command.argv)
 

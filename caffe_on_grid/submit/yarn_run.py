@@ -57,8 +57,8 @@ class _Run:
 
     def run(self) -> records.RunRecord:
         env = {**self._environ, **self._command.env, "CAFFE_ON_GRID_OUTCOME": str(self._outcome)}
-        started = process.started(self._command, env, self._hear, not self._silent)
-        with started as (child, tail), self._nothing_left(child), process.signals(child, self._passes) as caught:
+        started = process.started(self._command, env, self._hear, not self._silent, self._passes)
+        with started as (child, tail, caught), self._nothing_left(child):
             self._wait(child, caught)
             if not caught and self._verdict is None:
                 self._watch.refresh()

@@ -10,7 +10,7 @@ from pathlib import Path
 import nets
 import numpy as np
 import pytest
-from command import ROOT, Command, Ended, Running
+from command import ROOT, Command, Ended
 from ranks import Ranks
 
 from caffe_on_grid.proto import schema
@@ -34,8 +34,8 @@ class Elsewhere(Command):
 
     python: Path = ROOT / ".cache" / "venv-spark35" / "bin" / "python"
 
-    def start(self, *words: object, **env: str) -> Running:
-        return self.program([str(self.python.with_name("caffe-on-grid")), *map(str, words)], **env)
+    def line(self, *words: object) -> list[str]:
+        return [str(self.python.with_name("caffe-on-grid")), *map(str, words)]
 
 
 def job(command: Command, batch: int) -> Path:

@@ -197,6 +197,18 @@ def test_before_there_is_a_driver_all_of_it_is_told(tmp_path: Path, number: int,
         run.run(sh(f"cd {tmp_path}; touch ready; exec sleep 60"), tmp_path, os.environ)
 
 
+def test_a_signal_that_comes_while_it_is_being_started_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    start = subprocess.Popen
+
+    def late(*args: object, **kwargs: object) -> subprocess.Popen[bytes]:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return start(*args, **kwargs)
+
+    monkeypatch.setattr("caffe_on_grid.submit.process.subprocess.Popen", late)
+    with pytest.raises(Terminated):
+        run.run(sh("exec sleep 60"), tmp_path, os.environ)
+
+
 def test_one_that_does_not_end_is_killed_after_the_grace(tmp_path: Path) -> None:
     signal_when(tmp_path / "ready", signal.SIGINT)
     with pytest.raises(Interrupted):
