@@ -18,6 +18,8 @@ from typing import Any, Optional
 from caffe_on_grid.data import images, numbers
 from caffe_on_grid.data.lmdb_source import LmdbWriter
 from caffe_on_grid.errors import ConfigError, DataError, GridError, Interrupted, Terminated
+from caffe_on_grid.spec import program
+from caffe_on_grid.storage import local
 
 Item = tuple[str, bytes]
 """Key and serialized Datum."""
@@ -34,7 +36,7 @@ def write(items: Iterable[Item], out: Path, overwrite: bool) -> int:
         count = _fill(items, aside)
         _replace(aside, out)
     except OSError as error:
-        raise ConfigError(f"{out} cannot be written: {error}") from error
+        raise local.translate(error, str(out)) from error
     finally:
         shutil.rmtree(aside, ignore_errors=True)
     return count
@@ -97,7 +99,7 @@ def _whole(text: str) -> int:
 def _command(
     commands: Any, name: str, items: Any, about: str, *positionals: tuple[str, str]
 ) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = commands.add_parser(name, help=about, description=about, allow_abbrev=False)
+    parser: argparse.ArgumentParser = commands.add_parser(name, help=about, description=about)
     for positional, what in positionals:
         parser.add_argument(positional, nargs="+" if positional == "batches" else None, help=what)
     parser.add_argument("out", help="folder of the LMDB to make")
@@ -108,9 +110,7 @@ def _command(
 
 def parser() -> argparse.ArgumentParser:
     """The command line of this program."""
-    top = argparse.ArgumentParser(
-        prog="caffe-on-grid convert", description="Make an LMDB of Datum.", allow_abbrev=False
-    )
+    top = program.Parser(prog="caffe-on-grid convert", description="Make an LMDB of Datum.")
     commands = top.add_subparsers(dest="kind", required=True, metavar="KIND")
     idx = ("images", "idx file of images, .gz or not"), ("labels", "idx file of labels, .gz or not")
     _command(commands, "mnist", _mnist, "MNIST's idx files", *idx)
@@ -145,8 +145,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         except KeyboardInterrupt:
             raise Interrupted("interrupted; nothing was written") from None
     except GridError as error:
-        print(f"caffe-on-grid convert: {error}", file=sys.stderr)
-        return error.exit_code
+        return program.refuse(error)
     print(f"{args.out}: {count} records", file=sys.stderr)
     return 0
 

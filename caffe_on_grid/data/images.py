@@ -14,7 +14,7 @@ import numpy as np
 
 from caffe_on_grid.data import datum
 from caffe_on_grid.data.api import Array
-from caffe_on_grid.errors import ConfigError, DataError
+from caffe_on_grid.errors import ConfigError, DataError, UsageError
 from caffe_on_grid.proto import schema
 
 Item = tuple[str, bytes]
@@ -35,7 +35,7 @@ class Options:
 
     def __post_init__(self) -> None:
         if (self.height > 0) != (self.width > 0):
-            raise ConfigError("--resize-height and --resize-width go together; give both or neither")
+            raise UsageError("--resize-height and --resize-width go together; give both or neither")
 
     @property
     def resized(self) -> bool:

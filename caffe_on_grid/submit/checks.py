@@ -1,16 +1,49 @@
-"""Before a job is submitted: what YARN's REST API says about its queue, labels and containers."""
+"""Before a job is submitted: what YARN's REST API says of it; whether a Spark master answers, or a GPU is here."""
 
 from __future__ import annotations
 
+import shutil
+import socket
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Optional
 from urllib.parse import urlencode
 
-from caffe_on_grid.errors import EnvironmentFault, GangError, SecurityFault
+from caffe_on_grid.errors import EnvironmentFault, GangError, SecurityFault, UsageError
 from caffe_on_grid.submit import capacity, yarn
 from caffe_on_grid.submit.capacity import Request
 
 LIMITS = {"memory-mb": "yarn.scheduler.maximum-allocation-mb", "vcores": "yarn.scheduler.maximum-allocation-vcores"}
+
+CONNECT_S = 10.0
+NVIDIA = Path("/proc/driver/nvidia/gpus")
+"""Where Linux lists the GPUs that its driver has found."""
+
+
+def standalone(url: str) -> None:
+    """EnvironmentFault where no master of spark://HOST:PORT[,HOST:PORT…] is reached: Spark would try for a minute."""
+    faults = []
+    for address in url.partition("://")[2].split(","):
+        host, _, port = address.rpartition(":")
+        if not host or not port.isdigit():
+            raise UsageError(f"--master {url}: expected spark://HOST:PORT")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), CONNECT_S).close()
+        except (OSError, OverflowError) as error:
+            faults.append(f"{address}: {getattr(error, 'strerror', None) or error}")
+        else:
+            return
+    raise EnvironmentFault(
+        f"--master {url}: no Spark master answers ({'; '.join(faults)}); check the address, start it"
+    )
+
+
+def own_gpu(environ: Mapping[str, str]) -> None:
+    """EnvironmentFault where a job that runs here wants a GPU, and neither a driver nor its program is here."""
+    if not NVIDIA.exists() and shutil.which("nvidia-smi", path=environ.get("PATH")) is None:
+        raise EnvironmentFault(
+            "solver_mode is GPU, but this machine has no NVIDIA driver; use --solver-mode cpu or a cluster with GPUs"
+        )
 
 
 def check(wanted: Request, environ: Mapping[str, str]) -> Optional[str]:

@@ -80,6 +80,7 @@ def build(job: JobSpec, folder: Path, net: Optional[str] = None, local: bool = T
     inside.mkdir()
     shipped = follow.ship(job.solver, inside, net, job.ignore_unknown_fields)
     nets = graph.solver_nets(shipped.message, shipped.read)
+    _spare([job.solver, *map(str, shipped.nets.values())], job.output)
     remarks = [*shipped.remarks, *_check_nets(job, shipped, nets, local)]
     if yarn:
         job = _qualified(job)
@@ -235,6 +236,17 @@ def _output(asked: Output, tasks: tuple[str, ...]) -> Output:
         text=asked.text and follow.absolute(asked.text),
         run_folder=asked.run_folder and follow.absolute(asked.run_folder),
     )
+
+
+def _spare(sources: Iterable[str], asked: Output) -> None:
+    """Results must not replace the prototxts that the job is made of, whatever --overwrite says."""
+    for option, uri in (("-model", asked.model), ("-output", asked.text)):
+        path = paths.local_path(uri) if uri else None
+        if path is None or not connect(str(path)).exists(str(path)):
+            continue
+        for source in sources:
+            if path.samefile(source):
+                raise ConfigError(f"{option} {uri}: is {source} itself, which this job reads; name another file")
 
 
 def _writable(uri: str, option: str, overwrite: bool) -> None:

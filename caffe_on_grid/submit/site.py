@@ -14,7 +14,7 @@ from typing import Optional
 
 from caffe_on_grid.errors import EnvironmentFault
 from caffe_on_grid.spec.job import JobSpec
-from caffe_on_grid.submit import archive, cluster, uploads
+from caffe_on_grid.submit import archive, checks, cluster, uploads
 from caffe_on_grid.submit.argv import Site
 
 
@@ -109,15 +109,13 @@ def _check_hadoop(environ: Mapping[str, str]) -> None:
             raise EnvironmentFault(f"{name}={folder}: no such folder; it holds yarn-site.xml and core-site.xml")
 
 
-NVIDIA = Path("/proc/driver/nvidia/gpus")
-"""Where Linux lists the GPUs that its driver has found."""
-
-
 def _runtime(job: JobSpec, kind: str) -> tuple[Optional[str], Optional[str]]:
     """(archive to ship, unpacked folder here); on YARN the archive is named, elsewhere the runtime is here."""
     asked, mode = job.runtime.path, job.engine.solver_mode
     if kind != "yarn":
-        return None, str(archive.locate(asked, job.engine.name, mode == "gpu" or (mode == "auto" and NVIDIA.exists())))
+        return None, str(
+            archive.locate(asked, job.engine.name, mode == "gpu" or (mode == "auto" and checks.NVIDIA.exists()))
+        )
     if asked is None:
         raise EnvironmentFault(
             "--master yarn: name the runtime's archive with --runtime (`caffe-on-grid pack` makes one)"

@@ -69,6 +69,10 @@ def prepare(
     argv.check_confs(job, where)
     built = job_dir.build(job, folder, net, where.here, where.kind == "yarn")
     found = site.find(built.job, folder, environ)
+    if where.here and built.job.engine.solver_mode == "gpu":
+        checks.own_gpu(environ)
+    if where.kind == "standalone" and not dry:
+        checks.standalone(job.cluster.master)
     on_nodes = None if found.archive else found.runtime
     final = replace(built.job, runtime=replace(built.job.runtime, path=on_nodes))
     job_dir.write(final, folder)

@@ -14,6 +14,7 @@ from caffe_on_grid.errors import ConfigError, EnvironmentFault, GridError, Usage
 from caffe_on_grid.proto import shapes
 from caffe_on_grid.proto.graph import DataLayer, data_layers
 from caffe_on_grid.proto.shapes_base import NetShapes
+from caffe_on_grid.spec import program
 from caffe_on_grid.storage.registry import connect
 from caffe_on_grid.worker import offline
 from caffe_on_grid.worker.timing import shape
@@ -24,7 +25,7 @@ FORMS = {".onnx": "onnx", ".pt": "torch", ".pth": "torch"}
 
 def parser() -> argparse.ArgumentParser:
     """The program's words: Caffe's own, with one or two dashes."""
-    words = argparse.ArgumentParser(prog="caffe-on-grid export", description="Write a net and its model otherwise.")
+    words = program.Parser(prog="caffe-on-grid export", description="Write a net and its model otherwise.")
     words.add_argument("-model", "--model", type=Path, required=True, help=".caffemodel with the net's parameters")
     words.add_argument("-net", "--net", type=Path, required=True, help="net prototxt: for deployment, or of training")
     words.add_argument("out", metavar="OUT", help="file.onnx (ONNX), or file.pt (state_dict that torch.load reads)")
@@ -106,8 +107,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         content, remarks = export(args)
         connect(args.out).write(content, args.out)
     except GridError as error:
-        print(f"caffe-on-grid export: {error}", file=sys.stderr)
-        return error.exit_code
+        return program.refuse(error)
     for remark in remarks:
         print(f"note: {remark}", file=sys.stderr)
     print(args.out)

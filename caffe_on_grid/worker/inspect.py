@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 from caffe_on_grid.errors import ConfigError, GridError, UsageError
+from caffe_on_grid.spec import program
 from caffe_on_grid.worker import child, inspect_files, inspect_net
 from caffe_on_grid.worker.timing import ENGINES, shape
 
@@ -62,7 +63,7 @@ def kind_of(path: Path) -> str:
 
 def parser() -> argparse.ArgumentParser:
     """The program's words."""
-    words = argparse.ArgumentParser(prog="caffe-on-grid inspect", description="Show what a file or folder holds.")
+    words = program.Parser(prog="caffe-on-grid inspect", description="Show what a file or folder holds.")
     words.add_argument("path", type=Path, help="prototxt (net, solver), .caffemodel, .solverstate, .binaryproto, LMDB")
     words.add_argument("--json", action="store_true", help="one JSON object")
     words.add_argument("-phase", "--phase", choices=("TRAIN", "TEST"), default="TRAIN", help="of a net")
@@ -88,8 +89,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         args.shape = shape(args.shape)
         found = DESCRIBE[kind_of(args.path)](args.path, args)
     except GridError as error:
-        print(f"caffe-on-grid inspect: {error}", file=sys.stderr)
-        return error.exit_code
+        return program.refuse(error)
     print(json.dumps(found) if args.json else "\n".join(LINES[found["kind"]](found)))
     return 0
 

@@ -12,6 +12,7 @@ from typing import Any, Optional
 
 from caffe_on_grid.engine import registry
 from caffe_on_grid.errors import GridError, UsageError
+from caffe_on_grid.spec import program
 from caffe_on_grid.worker import child, offline
 
 ENGINES = ("auto", *registry.NAMES)
@@ -19,7 +20,7 @@ ENGINES = ("auto", *registry.NAMES)
 
 def parser() -> argparse.ArgumentParser:
     """The program's words: Caffe's own, with one or two dashes."""
-    words = argparse.ArgumentParser(prog="caffe-on-grid time", description=__doc__.split(":")[0] if __doc__ else None)
+    words = program.Parser(prog="caffe-on-grid time", description=__doc__.split(":")[0] if __doc__ else None)
     words.add_argument("-model", "--model", type=Path, required=True, help="net prototxt")
     words.add_argument("-phase", "--phase", choices=("TRAIN", "TEST"), default="TRAIN")
     words.add_argument("-stage", "--stage", action="append", default=[], help="stage of the net's state, repeatable")
@@ -96,8 +97,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
             raise UsageError(f"-iterations {args.iterations}: expected at least 1")
         times = child.run(lambda: measure(args), str(args.model))
     except GridError as error:
-        print(f"caffe-on-grid time: {error}", file=sys.stderr)
-        return error.exit_code
+        return program.refuse(error)
     for note in (*times["left_out"], *times["inputs"]):
         print(note, file=sys.stderr)
     print(json.dumps(times) if args.json else "\n".join(lines(times)))

@@ -147,6 +147,12 @@ ON_THE_GATEWAY: dict[str, tuple[Spoil, int, str]] = {
         both(closed(written("s.prototxt"), "s.prototxt"), words("-conf", "s.prototxt")), 3,
         "s.prototxt: cannot be read: Permission denied"),
     "closed models": (closed(words(), "models"), 5, "net.caffemodel: permission denied; ask the owner"),
+    "model is the net": (
+        both(source(nets.write_lmdb), lambda job: job.words.extend(["-model", job.folder / "job" / "net.prototxt",
+                                                                   "--overwrite"])), 3,
+        "net.prototxt itself, which this job reads; name another file"),
+    "no Spark master": (words("--master", "spark://127.0.0.1:9"), 4, "no Spark master answers (127.0.0.1:9: "),
+    "GPU wanted": (words("--solver-mode", "gpu"), 4, "solver_mode is GPU, but "),
     "no devices": (words("-devices", 0), 2, "-devices: expected at least 1, got '0'"),
     "Java missing": (no_java, 4, "no Java on PATH: install Java 17"),
     "Java missing at JAVA_HOME": (variable("JAVA_HOME", "/nowhere"), 4, "no Java at JAVA_HOME=/nowhere"),

@@ -1,0 +1,54 @@
+"""The words of programs that read their own: refused as the command refuses its options, in one line."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any, NoReturn, Optional
+
+from caffe_on_grid.errors import GridError, UsageError
+from caffe_on_grid.spec.codec import suggestion
+
+_CHOICE = re.compile(r"invalid choice: '(.*)' \(choose from (.*)\)")
+
+
+def refuse(error: GridError) -> int:
+    """Say what is wrong; the exit code."""
+    print(f"error: {error}", file=sys.stderr)
+    return error.exit_code
+
+
+class Parser(argparse.ArgumentParser):
+    """An ArgumentParser without abbreviations that names the nearest known word."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**{**settings, "allow_abbrev": False})
+        self._given: Sequence[str] = ()
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Optional[Sequence[str]] = None, namespace: Any = None
+    ) -> tuple[Any, list[str]]:
+        """As argparse does; the words are remembered for `error`."""
+        self._given = list(sys.argv[1:] if args is None else args)
+        return super().parse_known_args(args, namespace)
+
+    def error(self, message: str) -> NoReturn:
+        """One line that begins with `error:`, and the exit code of wrong words."""
+        known = set(self._known())
+        unknown = next((w for w in self._given if re.match(r"--?[a-zA-Z]", w) and w.split("=")[0] not in known), None)
+        choice = _CHOICE.search(message)
+        if unknown:
+            message = f"no option {unknown}{suggestion(unknown, known)}"
+        elif choice:
+            message += suggestion(choice[1], re.findall(r"[\w.-]+", choice[2]))
+        sys.exit(refuse(UsageError(message)))
+
+    def _known(self) -> Iterator[str]:
+        """Options, those of commands too."""
+        for action in self._actions:
+            yield from action.option_strings
+            if isinstance(action, argparse._SubParsersAction):
+                for one in action.choices.values():
+                    yield from one._known()
