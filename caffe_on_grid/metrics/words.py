@@ -207,7 +207,7 @@ def _work(task: TaskRecord) -> str:
         return f"{quantity(totals.samples)} records in {duration(totals.seconds)}"
     return (
         f"{quantity(totals.iterations)} iterations in {duration(totals.seconds)}, "
-        f"{quantity(totals.images_per_second)} images/s, {size(totals.exchanged_bytes)} exchanged"
+        f"{quantity(totals.images_per_second)} images/s while stepping, {size(totals.exchanged_bytes)} exchanged"
     )
 
 

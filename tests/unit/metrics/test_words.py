@@ -123,7 +123,7 @@ def test_the_summary():
     record = run.RunRecord("R", "done", "t", "/f", 1, job, run.Versions("0", "3"), exit_code=0, tasks=(task, tested))
     assert words.summary(record, ["/m.caffemodel", "/f/run.json"]) == [
         "outcome:   done (exit code 0)",
-        "train:     1,000 iterations in 1:05, 985 images/s, 3.0 MiB exchanged",
+        "train:     1,000 iterations in 1:05, 985 images/s while stepping, 3.0 MiB exchanged",
         "test:      iteration 1000, net #0: accuracy = 0.991",
         "digest:    0123456789abcdef… equal on 2 ranks",
         "skipped:   2 undecodable records",
