@@ -40,7 +40,7 @@ from caffe_on_grid.proto.shapes_base import (
 from caffe_on_grid.proto.shapes_data import Unknown
 from caffe_on_grid.spec.codec import suggestion
 
-__all__ = ["CAFFE", "RULES", "LayerShapes", "NetShapes", "check", "infer", "rule_of"]
+__all__ = ["CAFFE", "RULES", "LayerShapes", "NetShapes", "check", "infer", "rule_of", "sound"]
 
 CAFFE: dict[str, Rule] = {
     **shapes_data.RULES,
@@ -67,6 +67,11 @@ def infer(net: Any, inputs: Mapping[str, Shape] = {}) -> NetShapes:
     bottoms and the rule; for a type that is not known; and for a shape that must be given.
     """
     return _walk(net, inputs, partial=False)
+
+
+def sound(net: Any) -> None:
+    """Raise ConfigError, naming the layer, for what Caffe refuses of a filtered net, as far as its shapes are known."""
+    _plausible(net, {})
 
 
 def check(nets: SolverNets, inputs: Mapping[str, Shape] = {}) -> tuple[NetShapes, ...]:

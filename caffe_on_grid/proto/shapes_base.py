@@ -11,6 +11,8 @@ from caffe_on_grid.proto import schema
 Shape = tuple[int, ...]
 FLOAT = 4
 """Bytes of a value."""
+INT_MAX = 2**31 - 1
+"""Caffe's sizes are ints."""
 Count = tuple[int, Optional[int]]
 """Fewest and most blobs; None: any number."""
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Optional
 
-from caffe_on_grid.proto.shapes_base import Made, Rule, Shape, count, need, shown
+from caffe_on_grid.proto.shapes_base import INT_MAX, Made, Rule, Shape, count, need, shown
 from caffe_on_grid.spec.codec import suggestion
 
 FILLERS = ("constant", "gaussian", "positive_unitball", "uniform", "xavier", "msra", "bilinear")
 """Ways to fill a parameter."""
-_INT_MAX, _MAX_AXES = 2**31 - 1, 32
+_MAX_AXES = 32
 
 
 def arity(rule: Rule, layer: Any) -> None:
@@ -41,7 +41,7 @@ def size(shape: Shape) -> None:
     """A blob that Caffe can hold."""
     need(len(shape) <= _MAX_AXES, f"a blob has at most {_MAX_AXES} axes, and {shown(shape)} has {len(shape)}")
     need(all(n >= 0 for n in shape), f"no axis of {shown(shape)} may be negative")
-    need(count(shape) <= _INT_MAX, f"a blob holds at most {_INT_MAX} values, and {shown(shape)} is {count(shape)}")
+    need(count(shape) <= INT_MAX, f"a blob holds at most {INT_MAX} values, and {shown(shape)} is {count(shape)}")
 
 
 def fillers(layer: Any, rule: Rule, made: Made) -> None:

@@ -26,7 +26,8 @@ def _shuffle(given: Given) -> Made:
     """Channels in groups, transposed (ShuffleNet)."""
     group, shape = given.layer.shuffle_channel_param.group, given.first
     need(len(shape) > 1, "there must be an axis of channels after the first")
-    need(group > 0 and shape[1] % group == 0, f"the {shape[1]} channels must be a multiple of group {group}")
+    need(group > 0, "group must be > 0")
+    need(shape[1] % group == 0, f"the {shape[1]} channels must be a multiple of group {group}")
     return same(given)
 
 
@@ -78,6 +79,7 @@ def _upsample(given: Given) -> Made:
     planes(shape)
     need(given.bottoms[1] == shape, "bottom 1 (the mask) must have the shape of bottom 0")
     scales = (param.scale_h or param.scale, param.scale_w or param.scale)
+    need(min(scales) > 0, "scale must be > 0")
     trimmed = (int(param.pad_out_h), int(param.pad_out_w))
     fixed = (param.upsample_h, param.upsample_w)
     sizes: Shape = tuple(f or n * s - t for f, n, s, t in zip(fixed, shape[2:], scales, trimmed))
@@ -89,7 +91,8 @@ def _reorg(given: Given) -> Made:
     param, shape = given.layer.reorg_param, given.first
     planes(shape)
     s, (n, c, h, w) = param.stride, shape
-    need(s > 0 and c % (s * s) == 0, f"the {c} channels must be a multiple of stride * stride = {s * s}")
+    need(s > 0, "stride must be > 0")
+    need(c % (s * s) == 0, f"the {c} channels must be a multiple of stride * stride = {s * s}")
     if param.reverse:
         return Made(((n, c // (s * s), h * s, w * s),))
     need(h % s == 0 and w % s == 0, f"height and width {h}x{w} must be multiples of stride {s}")
@@ -102,7 +105,10 @@ def _prior_box(given: Given) -> Made:
     for shape in given.bottoms:
         planes(shape)
     need(len(param.min_size) > 0, "min_size must be given")
+    need(min(param.min_size) > 0, f"min_size must be > 0, not {min(param.min_size):g}")
     need(len(param.max_size) in (0, len(param.min_size)), "there must be as many max_size as min_size, or none")
+    wider = all(low < high for low, high in zip(param.min_size, param.max_size))
+    need(wider, "each max_size must be > its min_size")
     ratios = [1.0]
     for ratio in param.aspect_ratio:
         if all(abs(ratio - known) >= 1e-6 for known in ratios):

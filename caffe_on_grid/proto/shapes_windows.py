@@ -8,6 +8,7 @@ from typing import Any, Optional
 
 from caffe_on_grid.proto import schema
 from caffe_on_grid.proto.shapes_base import (
+    INT_MAX,
     Given,
     Made,
     Rule,
@@ -76,7 +77,10 @@ def grid_of(param: Any, shape: Shape) -> Grid:
     need(all(k > 0 for k in kernel), f"kernel_size must be > 0, not {shown(kernel)}")
     need(all(s > 0 for s in stride), f"stride must be > 0, not {shown(stride)}")
     pad = _each(param, "pad", list(param.pad), spatial, 0)
-    return Grid(channel, kernel, stride, pad, _repeated("dilation", list(param.dilation), spatial, 1))
+    dilation = _repeated("dilation", list(param.dilation), spatial, 1)
+    largest = max((*kernel, *stride, *pad, *dilation), default=0)
+    need(largest <= INT_MAX, f"kernel_size, stride, pad and dilation must be at most {INT_MAX}, not {largest}")
+    return Grid(channel, kernel, stride, pad, dilation)
 
 
 def _each(param: Any, name: str, values: Sequence[int], spatial: int, default: Optional[int]) -> Shape:

@@ -36,7 +36,7 @@ from caffe_on_grid.engine.torch.ready import Ready
 from caffe_on_grid.engine.torch.solver import Solver
 from caffe_on_grid.engine.torch.timing import time_layers
 from caffe_on_grid.errors import ConfigError, EnvironmentFault
-from caffe_on_grid.proto import schema
+from caffe_on_grid.proto import schema, shapes
 from caffe_on_grid.spec.codec import suggestion
 
 
@@ -77,6 +77,7 @@ class TorchEngine:
     def _net(self, message: Any, phase: int, owner: Optional[Net]) -> Any:
         if message is None:
             return None
+        shapes.sound(message)
         bare = native.bare_net(message)
         return Net(bare, phase, self._device, self._stream, share=owner, strict=self._plan.strict)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch.nn import functional
 
@@ -150,7 +151,8 @@ class Power(Elementwise):
         """Powers 0, 1 and 2 without `pow`."""
         p = self.spec.power_param
         if p.power * p.scale == 0:
-            return x * 0 + (1.0 if p.power == 0 else p.shift**p.power)
+            with np.errstate(all="ignore"):  # infinite or NaN as in Caffe
+                return x * 0 + (1.0 if p.power == 0 else float(np.power(np.float32(p.shift), np.float32(p.power))))
         base = x * p.scale if p.scale != 1 else x
         base = base + p.shift if p.shift else base
         if p.power == 1:

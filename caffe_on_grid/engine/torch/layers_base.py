@@ -19,6 +19,9 @@ Tops = Union[torch.Tensor, tuple[torch.Tensor, ...]]
 Count = tuple[int, Optional[int]]
 """Fewest and most blobs; None: any number."""
 
+BROKEN = (RuntimeError, ArithmeticError, ValueError, MemoryError)
+"""What torch raises for sizes and values that it cannot take, or has no memory for."""
+
 FLT_MIN = float(np.finfo(np.float32).tiny)
 FLT_MAX = float(np.finfo(np.float32).max)
 
@@ -100,6 +103,13 @@ class Layer:
         if not holds:
             self.fail(words)
 
+    def broken(self, error: Exception) -> NoReturn:
+        """Raise one of BROKEN as a ConfigError about this layer; a user's own and a device's stay as they are."""
+        if self.type == "Python" or "CUDA error" in str(error):
+            raise error
+        said = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise ConfigError(f"layer '{self.name}' ({self.type}): cannot be computed: {said}") from error
+
     def axis(self, axis: int, rank: int, what: str = "axis") -> int:
         """A canonical axis index: negatives count from the end."""
         self.check(-rank <= axis < rank, f"{what} {axis} out of range for a blob of {rank} axes")
@@ -113,10 +123,16 @@ class Layer:
         elif filler is None:
             values = np.zeros(tuple(shape), np.float32)
         else:
-            values = fillers.fill(filler, tuple(shape), self.context.stream)
+            values = self._filled(filler, tuple(shape))
         data = torch.from_numpy(np.ascontiguousarray(values, np.float32).reshape(values.shape))
         self.params.append(Parameter(f"{self.name}/{at}", data.to(self.context.device), learns))
         return self.params[-1]
+
+    def _filled(self, filler: Any, shape: Shape) -> Any:
+        try:
+            return fillers.fill(filler, shape, self.context.stream)
+        except ConfigError as error:
+            self.fail(str(error))
 
     def _given(self, at: int) -> Any:
         self.check(at < len(self.spec.blobs), f"the net gives {len(self.spec.blobs)} blobs, expected more")

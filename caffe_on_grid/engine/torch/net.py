@@ -11,7 +11,7 @@ import torch
 from caffe_on_grid.engine.torch import layers, plan, sharing
 from caffe_on_grid.engine.torch.faults import fault_of, faults_between
 from caffe_on_grid.engine.torch.graph import Graph, Node, insert_splits
-from caffe_on_grid.engine.torch.layers_base import Context, Layer, Shape
+from caffe_on_grid.engine.torch.layers_base import BROKEN, Context, Layer, Shape
 from caffe_on_grid.engine.torch.parameter import Parameter
 from caffe_on_grid.engine.torch.plan import Step
 from caffe_on_grid.errors import ConfigError, DataError
@@ -77,8 +77,11 @@ class Net:
         _check_count(layer, "bottom", len(node.bottoms), layer.bottoms)
         _check_count(layer, "top", len(node.tops), layer.tops)
         shapes = [self._shapes[b] for b in node.bottoms]
-        layer.setup(shapes)
-        self._reshape(layer, node, shapes)
+        try:
+            layer.setup(shapes)
+            self._reshape(layer, node, shapes)
+        except BROKEN as error:
+            layer.broken(error)
         node.losses = _loss_weights(layer, len(node.tops))
         self._pool.add(layer)
         self.layers.append(layer)
@@ -186,7 +189,10 @@ class Net:
             self._shapes[at] = tuple(value.shape)
         for step in self._steps:
             if step.layer.type != "Input":
-                self._reshape(step.layer, step.node, [self._shapes[b] for b in step.bottoms])
+                try:
+                    self._reshape(step.layer, step.node, [self._shapes[b] for b in step.bottoms])
+                except BROKEN as error:
+                    step.layer.broken(error)
 
     def _pass(self, step: Step) -> None:
         values = self._values
@@ -195,7 +201,10 @@ class Net:
             bottoms = [x.detach() if cut else x for x, cut in zip(bottoms, step.cuts)]
         if self._dynamic:
             self._follow(step, bottoms)
-        found = step.forward(*bottoms)
+        try:
+            found = step.forward(*bottoms)
+        except BROKEN as error:
+            step.layer.broken(error)
         if type(found) is tuple:
             for top, value in zip(step.tops, found):
                 values[top] = value

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from caffe_on_grid.engine.api import LayerTime
+from caffe_on_grid.engine.torch.layers_base import BROKEN
 from caffe_on_grid.engine.torch.net import Net
 from caffe_on_grid.engine.torch.plan import Step
 
@@ -31,7 +32,14 @@ def time_layers(net: Net, inputs: Mapping[str, torch.Tensor], iterations: int) -
 def _one_pass(net: Net, inputs: Mapping[str, torch.Tensor]) -> list[tuple[float, float]]:
     values: dict[int, torch.Tensor] = {net._inputs[name]: value for name, value in inputs.items()}
     with torch.set_grad_enabled(net.differentiable):
-        return [_one_layer(step, values) for step in net._steps]
+        return [_named(step, values) for step in net._steps]
+
+
+def _named(step: Step, values: dict[int, torch.Tensor]) -> tuple[float, float]:
+    try:
+        return _one_layer(step, values)
+    except BROKEN as error:
+        step.layer.broken(error)
 
 
 def _one_layer(step: Step, values: dict[int, torch.Tensor]) -> tuple[float, float]:
