@@ -16,9 +16,10 @@ IN_PLACE = "in place the gradient is the right one, with a warning; Caffe's is w
 TYPES: dict[str, str] = {
     **dict.fromkeys(("BNLL", "Clip", "LRN", "Log", "Power"), IN_PLACE),
     **dict.fromkeys(
-        ("ELU", "Exp", "MVN", "Sigmoid", "Softmax", "Swish", "TanH"),
+        ("ELU", "Exp", "Sigmoid", "Softmax", "Swish", "TanH"),
         "where a layer after it overwrites its top in place the gradient is the right one, with a warning",
     ),
+    "MVN": f"{IN_PLACE}; so too where a layer after it overwrites its top",
     "Data": "backend LMDB; records come from this tool's own source, dealt out to the ranks and shuffled",
     "Dropout": "on a GPU the mask comes from PyTorch's generator",
     "DummyData": "on a GPU too the values are those of Caffe on a CPU",

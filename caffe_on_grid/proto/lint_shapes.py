@@ -14,8 +14,8 @@ MODEL_BYTES = 2**31
 
 _READS_TOP = ("Sigmoid", "TanH", "ELU", "Exp", "Swish", "Softmax", "LRN", "MVN")
 """Types whose backward pass reads their top again."""
-_READS_BOTTOM = ("Clip", "Power", "BNLL", "Log", "LRN")
-"""Types whose backward pass reads their bottom, which is gone where they work in place."""
+_READS_BOTTOM = ("Clip", "Power", "BNLL", "Log", "LRN", "MVN")
+"""Types whose backward pass reads what is gone where they work in place: their bottom, or their top's gradient."""
 _TOLD_ELSEWHERE = ("Convolution", "Deconvolution", "InnerProduct", "Embed", "BatchNorm")
 """Types whose short lists of param `lint` tells of, or that do not learn."""
 _JOINS = ("Eltwise", "Concat")
@@ -79,7 +79,8 @@ def _own(shapes: NetShapes, at: int, spec: Any) -> Iterator[str]:
     """Caffe's gradients are wrong for some types in place."""
     layer = shapes.layers[at]
     leaky = layer.type == "ReLU" and spec.relu_param.negative_slope < 0
-    if _in_place(layer) and (layer.type in _READS_BOTTOM or leaky):
+    centring = layer.type == "MVN" and not spec.mvn_param.normalize_variance
+    if _in_place(layer) and not centring and (layer.type in _READS_BOTTOM or leaky):
         yield f"{layer.type} in place has a wrong gradient in Caffe; give it a top of another name"
 
 

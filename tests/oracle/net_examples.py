@@ -152,6 +152,11 @@ _STRICT = {
     "strict-bnll": 'type: "BNLL"',
     "strict-relu": 'type: "ReLU" relu_param { negative_slope: -0.5 }',
     "strict-lrn": 'type: "LRN"',
+    "strict-log": 'type: "Log" log_param { shift: 30 }',
+    "strict-log-base": 'type: "Log" log_param { base: 3 scale: 0.5 shift: 20 }',
+    "strict-mvn": 'type: "MVN"',
+    "strict-mvn-across": 'type: "MVN" mvn_param { across_channels: true eps: 0.1 }',
+    "strict-mvn-mean": 'type: "MVN" mvn_param { normalize_variance: false }',
 }
 _AFTER = {
     "strict-after-sigmoid": 'type: "Sigmoid"',
@@ -164,7 +169,8 @@ _AFTER = {
 }
 CONV = _layer("c", "Convolution", "x", "c", f"convolution_param {{ num_output: 4 kernel_size: 3 {FILL} }}")
 for _name, _text in _STRICT.items():
-    NETS[_name] = (CONV + f'layer {{ name: "l" bottom: "c" top: "c" {_text} }}\n' + _ip("b", "c", "y", 4) + LOSS, [])
+    _conv = CONV.replace(FILL, f"{FILL} bias_term: false") if "MVN" in _text else CONV  # a bias would get rounding
+    NETS[_name] = (_conv + f'layer {{ name: "l" bottom: "c" top: "c" {_text} }}\n' + _ip("b", "c", "y", 4) + LOSS, [])
 for _name, _text in _AFTER.items():
     _scaled = (
         _layer("s", "Power", "h", "h", "power_param { scale: 2 }")

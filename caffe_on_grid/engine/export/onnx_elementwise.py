@@ -202,15 +202,16 @@ def lrn(graph: Graph, site: Site) -> None:
 
 
 def mvn(graph: Graph, site: Site) -> None:
-    """Each channel of each sample (or each sample) less its mean, over its deviation."""
-    param, rank = site.layer.mvn_param, len(site.shapes[0])
-    axes = list(range(1 if param.across_channels else 2, rank))
-    site.need(bool(axes), "it has nothing to take a mean over")
-    mean = graph.node("ReduceMean", site.bottoms, axes=axes)
+    """Each channel of each sample (or each sample) less its mean, over its deviation; the top has four axes."""
+    param, shape, bottom = site.layer.mvn_param, site.shapes[0], site.bottoms[0]
+    if len(shape) < 4:
+        bottom = graph.reshape(bottom, shape, (*shape, 1, 1, 1, 1)[:4])
+    axes = list(range(1 if param.across_channels else 2, 4))
+    mean = graph.node("ReduceMean", [bottom], axes=axes)
     if not param.normalize_variance:
-        graph.node("Sub", [site.bottoms[0], mean], site.tops[0])
+        graph.node("Sub", [bottom, mean], site.tops[0])
         return
-    centred = graph.node("Sub", [site.bottoms[0], mean])
+    centred = graph.node("Sub", [bottom, mean])
     variance = graph.node("ReduceMean", [graph.node("Mul", [centred, centred])], axes=axes)
     spread = graph.node("Add", [graph.node("Sqrt", [variance]), graph.number(param.eps)])
     graph.node("Div", [centred, spread], site.tops[0])

@@ -11,7 +11,8 @@ _REREADS_BOTTOM = {
     "Clip": "lets the gradient pass everywhere",
     "Power": "loses the incoming gradient",
     "BNLL": "uses its output for its input",
-    "Log": "uses its output for its input",
+    "Log": "loses the incoming gradient",
+    "MVN": "loses the incoming gradient",
     "LRN": "uses its output for its input",
 }
 _REREADS_TOP = frozenset({"Sigmoid", "TanH", "ELU", "Exp", "Swish", "Softmax", "LRN", "MVN"})
@@ -25,6 +26,8 @@ def fault_of(node: Node) -> Optional[str]:
     if not node.backward or not node.tops or node.tops[:1] != node.bottoms[:1]:
         return None
     why = _REREADS_BOTTOM.get(spec.type)
+    if spec.type == "MVN" and not spec.mvn_param.normalize_variance:
+        why = None
     if spec.type == "ReLU" and spec.relu_param.negative_slope < 0:
         why = "with a negative slope below 0 uses its output for its input"
     return f"layer '{spec.name}': real Caffe differs here because {spec.type} in place {why}" if why else None

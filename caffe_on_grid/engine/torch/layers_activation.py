@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -209,18 +210,39 @@ class Log(Elementwise):
         self.factor = 1 / log_base
 
     def compute(self, x: torch.Tensor) -> torch.Tensor:
-        """Natural logarithm, scaled."""
+        """Natural logarithm, scaled; scale 0 makes a constant, whose gradient is 0 even where it is infinite."""
         p = self.spec.log_param
+        if p.scale == 0:
+            return x * 0 + torch.log(x.new_tensor(p.shift)) * self.factor
         return torch.log(x * p.scale + p.shift) * self.factor
 
     def gradient(self, x: torch.Tensor, y: torch.Tensor, dy: torch.Tensor) -> torch.Tensor:
-        """Reads the bottom."""
+        """Reads the bottom; in place, the factor has overwritten the incoming gradient by then."""
         p = self.spec.log_param
-        return dy * (self.factor * p.scale) / (x * p.scale + p.shift)
+        if p.scale == 0:
+            return torch.zeros_like(dy)
+        factor = self.factor * p.scale / (x * p.scale + p.shift)
+        return factor * (factor if self.spec.top[0] == self.spec.bottom[0] else dy)
+
+
+class _Clipped(torch.autograd.Function):
+    """max(min, min(x, max)); the gradient passes on the bounds too, where versions of torch's clamp differ."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, low: float, high: float) -> torch.Tensor:
+        """Where low > high, low everywhere."""
+        ctx.save_for_backward(x)
+        ctx.bounds = float(np.nextafter(np.float32(low), -np.inf)), float(np.nextafter(np.float32(high), np.inf))
+        return torch.clamp(x, low, max(low, high))
+
+    @staticmethod
+    def backward(ctx: Any, dy: torch.Tensor) -> tuple[torch.Tensor, None, None]:
+        """Strictly between the numbers next to the bounds, in one pass."""
+        return torch.ops.aten.hardtanh_backward(dy, ctx.saved_tensors[0], *ctx.bounds), None, None
 
 
 class Clip(Elementwise):
-    """min(max(x, min), max); the gradient passes on the bounds too."""
+    """max(min, min(x, max)); the gradient passes on the bounds too."""
 
     def setup(self, shapes: Sequence[Shape]) -> None:
         """Both bounds are required."""
@@ -229,7 +251,8 @@ class Clip(Elementwise):
 
     def compute(self, x: torch.Tensor) -> torch.Tensor:
         """torch's clamp."""
-        return torch.clamp(x, self.spec.clip_param.min, self.spec.clip_param.max)
+        found: torch.Tensor = _Clipped.apply(x, self.spec.clip_param.min, self.spec.clip_param.max)
+        return found
 
     def gradient(self, x: torch.Tensor, y: torch.Tensor, dy: torch.Tensor) -> torch.Tensor:
         """Reads the bottom."""

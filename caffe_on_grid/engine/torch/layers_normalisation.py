@@ -48,11 +48,24 @@ class BatchNorm(Layer):
         weight, bias = (None, None) if self.scale is None else self.scale.factors()
         mean, variance = self._global() if self.use_global else torch.zeros(2, self.channels, device=x.device)
         batch, eps = not self.use_global, self.spec.batch_norm_param.eps
+        if batch and self.samples == 1:
+            return self._single(x)
         at = x.view(-1, 1) if self.flat else x
         y = torch.batch_norm(at, weight, bias, mean, variance, batch, 1.0, eps, x.is_cuda)
         if batch:
             self._add(mean, variance)
         return y.view(x.shape) if self.flat else y
+
+    def _single(self, x: torch.Tensor) -> torch.Tensor:
+        """One value for each channel, less itself: 0 to the last bit, where torch's batch_norm leaves rounding."""
+        mean = x.detach().reshape(-1)
+        self._add(mean, torch.zeros_like(mean))
+        y = x - x
+        if self.scale is None:
+            return y
+        weight, bias = self.scale.factors()
+        y = y * self.scale.laid(weight)
+        return y if bias is None else y + self.scale.laid(bias)
 
     def _global(self) -> tuple[torch.Tensor, torch.Tensor]:
         mean, variance, factor = (p.data for p in self.params)
@@ -264,13 +277,23 @@ class _MeanVariance(torch.autograd.Function):
 
 
 class MVN(Elementwise):
-    """Each channel of each sample (or each sample) less its mean, over its deviation unless told not to."""
+    """Each channel of each sample (or each sample) less its mean, over its deviation unless told not to.
+
+    The top always has four axes (num, channels, height, width): the bottom's, and 1 for each that it lacks.
+    """
 
     keeps_top = True
 
+    def reshape(self, shapes: Sequence[Shape]) -> list[Shape]:
+        """Up to four axes."""
+        shape = shapes[0]
+        self.check(len(shape) <= 4, f"input must have at most 4 axes (num, channels, height, width), has {len(shape)}")
+        self.shape = (*shape, 1, 1, 1, 1)[:4]
+        return [self.shape]
+
     def rows(self, x: torch.Tensor) -> torch.Tensor:
         """(rows, values): a row is what is normalised together."""
-        heads = 1 if self.spec.mvn_param.across_channels else min(2, x.dim())
+        heads = 1 if self.spec.mvn_param.across_channels else 2
         return x.reshape(count(x.shape[:heads]), count(x.shape[heads:]))
 
     def compute(self, x: torch.Tensor) -> torch.Tensor:
@@ -281,15 +304,20 @@ class MVN(Elementwise):
         return _MeanVariance.apply(rows, self.spec.mvn_param.eps).view(x.shape)
 
     def gradient(self, x: torch.Tensor, y: torch.Tensor, dy: torch.Tensor) -> torch.Tensor:
-        """Reads the top, and the deviation that it kept."""
+        """Reads the top, and the deviation that it kept; in place, products overwrite the incoming gradient."""
         back, top = self.rows(dy), self.rows(y)
         centred = back - back.mean(1, keepdim=True)
         if not self.spec.mvn_param.normalize_variance:
             return centred.view(dy.shape)
+        if self.spec.top[0] == self.spec.bottom[0]:
+            product = top * (back * top).sum(1, keepdim=True)
+            left = product + product.sum(1, keepdim=True)
+            return (left * (-2 / left.shape[1]) / self.spread).view(dy.shape)
         return ((centred - top * (back * top).mean(1, keepdim=True)) / self.spread).view(dy.shape)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Strict mode keeps the deviation, as Caffe does."""
+        x = x.reshape(self.shape)
         if self.buffers is not None:
             rows = self.rows(x.detach())
             self.spread = rows.var(1, unbiased=False, keepdim=True).sqrt() + self.spec.mvn_param.eps

@@ -197,6 +197,7 @@ LINT = (
         "works in place on the top of 'Sigmoid'",
     ),
     (inputs(x=(2, 3)) + layer("Power", "x", "x"), "Power in place has a wrong gradient"),
+    (inputs(x=(2, 3, 4, 4)) + layer("MVN", "x", "x"), "MVN in place has a wrong gradient"),
     (inputs(x=(2, 3)) + layer("ReLU", "x", "x", "relu_param { negative_slope: -0.1 }"), "ReLU in place has a wrong"),
     (
         inputs(x=(2, 3)) + layer("Scale", "x", "y", "param { lr_mult: 0 } scale_param { bias_term: true }"),

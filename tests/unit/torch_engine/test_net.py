@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -237,10 +238,67 @@ def test_global_convolution_without_spatial_axes() -> None:
 
 def test_batch_norm_of_single_values() -> None:
     made = net('layer { name: "b" type: "BatchNorm" bottom: "x" top: "y" }', x=(1, 3))
-    np.testing.assert_allclose(pass_through(made, "y", {"x": values(1, 3)}), 0, atol=1e-3)  # times 1/√eps = 316
+    x = values(1, 3) * 100
+    assert not pass_through(made, "y", {"x": x}, values(1, 3)).any()  # rounding would be times 1/√eps = 316
+    assert not made.diff("x").any()
     sums = [p.data.numpy() for p in made.layers[1].params]
-    np.testing.assert_array_equal(sums[0], values(1, 3)[0])
+    np.testing.assert_array_equal(sums[0], x[0])
     assert not sums[1].any() and sums[2] == 1
+
+
+def test_batch_norm_of_single_values_fused_with_scale() -> None:
+    layers = (
+        'layer { name: "b" type: "BatchNorm" bottom: "x" top: "y" }\n'
+        'layer { name: "s" type: "Scale" bottom: "y" top: "y" scale_param { bias_term: true filler { value: 2 } '
+        "bias_filler { value: 3 } } }\n"
+        'layer { name: "l" type: "Reduction" bottom: "y" top: "l" loss_weight: 1 reduction_param { operation: SUMSQ } }'
+    )
+    made = net(layers, x=(1, 2, 1, 1))
+    made.keep_diffs = False
+    assert made.layers[2].absorbed
+    assert float(made.forward({"x": values(1, 2, 1, 1) * 100})) == 18
+    made.backward()
+    assert [p.diff.tolist() for p in made.layers[2].params] == [[0, 0], [6, 6]]
+
+
+def test_clip_on_its_bounds() -> None:
+    """The gradient passes on both; bounds in the wrong order give the lower one, and no gradient."""
+    text = 'layer { name: "k" type: "%s" bottom: "x" top: "y" %s }'
+    x, diff = np.float32([-2, -1, -0.5, 0, 1, 6, 7]), np.float32([1, 2, 3, 4, 5, 6, 7])
+    for kind, more, wanted, passed in (
+        ("Clip", "clip_param { min: -1 max: 1 }", [-1, -1, -0.5, 0, 1, 1, 1], [0, 2, 3, 4, 5, 0, 0]),
+        ("Clip", "clip_param { min: 0 max: 6 }", [0, 0, 0, 0, 1, 6, 6], [0, 0, 0, 4, 5, 6, 0]),
+        ("Clip", "clip_param { min: 1 max: -1 }", [1] * 7, [0] * 7),
+        ("ReLU6", "", [0, 0, 0, 0, 1, 6, 6], [0, 0, 0, 0, 5, 0, 0]),
+    ):
+        made = net(text % (kind, more), x=(7,))
+        assert pass_through(made, "y", {"x": x}, diff).tolist() == wanted
+        assert made.diff("x").tolist() == passed, (kind, more)
+
+
+def test_log_of_a_constant() -> None:
+    """Scale 0: Caffe's gradient is 0 even where the logarithm is infinite."""
+    made = net('layer { name: "l" type: "Log" bottom: "x" top: "y" log_param { scale: 0 } }', x=(3,))
+    assert np.isneginf(pass_through(made, "y", {"x": values(3)})).all()
+    assert made.diff("x").tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 4), (2, 3), (4,), ()])
+def test_mvn_has_a_top_of_four_axes(shape: tuple[int, ...]) -> None:
+    made = net('layer { name: "m" type: "MVN" bottom: "x" top: "y" mvn_param { across_channels: true } }', x=shape)
+    x, full = np.reshape(values(24, seed=3)[: math.prod(shape)], shape), (*shape, 1, 1, 1, 1)[:4]
+    found = pass_through(made, "y", {"x": x})
+    assert found.shape == full == made.shape("y")
+    if len(shape) > 1:
+        rows = x.reshape(shape[0], -1)
+        wanted = (rows - rows.mean(1, keepdims=True)) / rows.std(1, keepdims=True)
+        np.testing.assert_allclose(found.reshape(rows.shape), wanted, atol=1e-5)
+    assert made.diff("x").shape == shape
+
+
+def test_mvn_of_five_axes() -> None:
+    with pytest.raises(ConfigError, match=r"layer 'm' \(MVN\): input must have at most 4 axes"):
+        net('layer { name: "m" type: "MVN" bottom: "x" top: "y" }', x=(1, 2, 3, 4, 5))
 
 
 def test_batch_norm_fused_with_scale() -> None:
