@@ -5,6 +5,7 @@ matplotlib is loaded only when a picture is drawn, and needs no screen.
 
 from __future__ import annotations
 
+import logging
 import math
 import sys
 from dataclasses import dataclass, field
@@ -82,6 +83,7 @@ def title(found: Curves) -> str:
 
 def draw(metrics: Path, picture: Path) -> None:
     """Draw the curves in `metrics` into `picture`, whose suffix chooses the format (.png, .svg, .pdf)."""
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # no word of a home that cannot be written
     import matplotlib
 
     matplotlib.use("Agg")

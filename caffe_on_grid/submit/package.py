@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -60,7 +61,9 @@ def cached_zip(environ: Mapping[str, str]) -> Path:
 def _caches(environ: Mapping[str, str]) -> Iterator[Path]:
     if environ.get("HOME") or environ.get("XDG_CACHE_HOME"):
         yield Path(environ.get("XDG_CACHE_HOME") or Path(environ["HOME"]) / ".cache") / "caffe-on-grid"
-    yield Path(tempfile.mkdtemp(prefix="caffe-on-grid-"))
+    own = Path(tempfile.gettempdir()) / f"caffe-on-grid-{os.getuid()}"
+    own.mkdir(mode=0o700, exist_ok=True)
+    yield own if own.stat().st_uid == os.getuid() else Path(tempfile.mkdtemp(prefix="caffe-on-grid-"))
 
 
 def _written(path: Path, content: bytes) -> bool:
