@@ -44,9 +44,10 @@ def become(
 ) -> NoReturn:
     """Replace this process by `module` in the Python of a runtime for `engine`; its exit code is the command's.
 
-    Raises EnvironmentFault where there is no runtime.
+    For a GPU, and for HDF5 files, PyTorch's runtime is looked for first. Raises EnvironmentFault where there is none.
     """
-    found = archive.locate(runtime, engine, any(word in ("-gpu", "--gpu") for word in words))
+    torch_first = any(word in ("-gpu", "--gpu") or word.endswith(".h5") for word in words)
+    found = archive.locate(runtime, engine, torch_first)
     packed = package.cached_zip(environ)
     argv = command(module, words, found)
     os.execve(argv[0], argv, environment(environ, packed))

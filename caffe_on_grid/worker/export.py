@@ -26,7 +26,9 @@ FORMS = {".onnx": "onnx", ".pt": "torch", ".pth": "torch"}
 def parser() -> argparse.ArgumentParser:
     """The program's words: Caffe's own, with one or two dashes."""
     words = program.Parser(prog="caffe-on-grid export", description="Write a net and its model otherwise.")
-    words.add_argument("-model", "--model", type=Path, required=True, help=".caffemodel with the net's parameters")
+    words.add_argument(
+        "-model", "--model", type=Path, required=True, help=".caffemodel (or .caffemodel.h5) with the net's parameters"
+    )
     words.add_argument("-net", "--net", type=Path, required=True, help="net prototxt: for deployment, or of training")
     words.add_argument("out", metavar="OUT", help="file.onnx (ONNX), or file.pt (state_dict that torch.load reads)")
     words.add_argument("-outputs", "--outputs", help="blobs to give, with commas; else all that no layer takes")
@@ -43,7 +45,7 @@ def parser() -> argparse.ArgumentParser:
 def export(args: argparse.Namespace) -> tuple[bytes, list[str]]:
     """The content of OUT, and remarks; raises ConfigError where a layer has no such form."""
     net, known, remarks = deployed(args)
-    stored = parameters.read(args.model, known)
+    stored = parameters.read(args.model, net, known)
     if FORMS[Path(args.out).suffix] == "onnx":
         from caffe_on_grid.engine.export import onnx_net
 

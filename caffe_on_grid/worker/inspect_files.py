@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +11,8 @@ import numpy as np
 from google.protobuf.message import DecodeError
 
 from caffe_on_grid.data import lmdb_source
-from caffe_on_grid.errors import ConfigError, DataError, EnvironmentFault
+from caffe_on_grid.engine.torch import hdf5
+from caffe_on_grid.errors import ConfigError, DataError
 from caffe_on_grid.proto import schema, weights
 
 SAMPLE = 1000
@@ -23,7 +23,10 @@ Found = dict[str, Any]
 
 def model(path: Path) -> Found:
     """A .caffemodel: layers with blobs, their shapes, counts and values."""
-    read = weights.read_model(_bytes(path), str(path))
+    content = _bytes(path)
+    if not content:
+        raise ConfigError(f"{path}: not a .caffemodel: it is empty")
+    read = weights.read_model(content, str(path))
     layers = [
         _layer(entry.name, entry.type, [_blob(b, f"{path}: {entry.name}") for b in entry.blobs]) for entry in read.layer
     ]
@@ -32,13 +35,7 @@ def model(path: Path) -> Found:
 
 def model_hdf5(path: Path) -> Found:
     """A .caffemodel.h5; raises EnvironmentFault where this Python has no h5py."""
-    try:
-        hdf5 = importlib.import_module("h5py")
-    except ImportError as error:
-        raise EnvironmentFault(f"{path}: reading HDF5 needs h5py, which this runtime lacks ({error})") from error
-    with hdf5.File(path, "r") as file:
-        groups = file["data"].items()
-        layers = [_layer(name, "", [_values(group[k][()]) for k in sorted(group, key=int)]) for name, group in groups]
+    layers = [_layer(name, "", [_values(blob) for blob in blobs]) for name, blobs in hdf5.stored_layers(path).items()]
     return _model(path, "", layers)
 
 

@@ -21,7 +21,10 @@ def _library(path: Path) -> Any:
     try:
         return importlib.import_module("h5py")
     except ImportError as error:
-        raise EnvironmentFault(f"{path}: HDF5 files need h5py, which this Python lacks ({error})") from error
+        raise EnvironmentFault(
+            f"{path}: HDF5 files need h5py, which this Python lacks ({error}): name a runtime that has it "
+            "with --runtime, PyTorch's or Caffe's full one"
+        ) from error
 
 
 @contextmanager
@@ -33,7 +36,7 @@ def _opened(path: Path, what: str) -> Iterator[Any]:
     try:
         with library.File(path, "r") as file:
             yield file
-    except (KeyError, OSError, RuntimeError) as error:
+    except (KeyError, OSError, RuntimeError, ValueError) as error:
         raise ConfigError(f"{what} {path}: not one of Caffe's HDF5 files: {error}") from error
 
 
@@ -42,7 +45,7 @@ def write_model(path: Path, names: Sequence[str], owned: Sequence[Mapping[int, F
     with _library(path).File(path, "w") as file:
         data = file.create_group("data")
         for name, blobs in zip(names, owned):
-            group = data.create_group(name)
+            group = data.require_group(name)  # "a" is there already where "a/b" comes before it
             for index, blob in blobs.items():
                 group.create_dataset(str(index), data=blob, dtype="<f4")
 
@@ -60,6 +63,21 @@ def read_model(path: Path, targets: Mapping[str, Sequence[Any]], shared: set[str
                 found += _layer(path, name, _member(data, name, GROUP), targets[name], shared)
         for target, stored in found:
             assign(target, np.asarray(stored[()], np.float32))
+
+
+def stored_layers(path: Path) -> dict[str, list[Array]]:
+    """Every layer of a .caffemodel.h5 with the blobs that are its own (a sharer's are with their owner)."""
+    with _opened(path, "weights") as file:
+        return dict(_stored("", _member(file, "data", GROUP)))
+
+
+def _stored(name: str, group: Any) -> Iterator[tuple[str, list[Array]]]:
+    held = {key: value for key, value in group.items() if hasattr(value, DATASET)}
+    inner = [(key, value) for key, value in group.items() if key not in held]
+    if name and (held or not inner):
+        yield name, [np.asarray(held[key][()]) for key in sorted(held, key=int)]
+    for key, value in inner:  # "a/b" lies inside layer "a"'s group
+        yield from _stored(f"{name}/{key}" if name else key, value)
 
 
 def _member(parent: Any, name: str, kind: str) -> Any:

@@ -12,7 +12,7 @@ from caffe_on_grid.worker import inspect, inspect_files
 
 def test_hdf5_needs_h5py(monkeypatch, tmp_path) -> None:
     monkeypatch.setitem(sys.modules, "h5py", None)
-    with pytest.raises(EnvironmentFault, match=r"x.caffemodel.h5: reading HDF5 needs h5py"):
+    with pytest.raises(EnvironmentFault, match=r"x.caffemodel.h5: HDF5 files need h5py"):
         inspect_files.model_hdf5(tmp_path / "x.caffemodel.h5")
 
 
@@ -47,3 +47,9 @@ def test_bytes_that_are_no_message(tmp_path) -> None:
     bad.write_bytes(b"\xff\xff\xff")
     with pytest.raises(ConfigError, match=r"a.solverstate: not a .solverstate"):
         inspect_files.state(bad)
+
+
+def test_an_empty_model_is_refused(tmp_path, capsys) -> None:
+    (tmp_path / "e.caffemodel").write_bytes(b"")
+    assert inspect.main([str(tmp_path / "e.caffemodel")]) == 3
+    assert capsys.readouterr().err.endswith("e.caffemodel: not a .caffemodel: it is empty\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,10 @@ pytest.importorskip("onnxruntime")
 import torch
 from unit.export import export_nets as nets
 
+from caffe_on_grid.engine import registry
 from caffe_on_grid.engine.export import deploy, onnx_net, state_dict
 from caffe_on_grid.proto import schema
-from caffe_on_grid.worker import export
+from caffe_on_grid.worker import export, inspect, offline
 
 pytestmark = pytest.mark.torch
 
@@ -110,6 +112,35 @@ def test_a_state_dict_is_what_torchs_own_modules_load(lenet: tuple[Path, Any], t
         x = nn.functional.max_pool2d(module["conv2"](x), 2).flatten(1)
         found = module["ip2"](module["ip1"](x).relu()).softmax(1).numpy()
     nets.close(found, engine.forward({"data": given}, ["prob"])["prob"])
+
+
+SHARED = """
+layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 2 dim: 3 } } }
+layer { name: "in/a" type: "InnerProduct" bottom: "x" top: "a" param { name: "w" }
+  inner_product_param { num_output: 3 weight_filler { type: "xavier" } bias_filler { type: "constant" value: 2 } } }
+layer { name: "in" type: "InnerProduct" bottom: "a" top: "y" param { name: "w" }
+  inner_product_param { num_output: 3 bias_filler { type: "constant" value: 3 } } }
+"""
+
+
+def test_hdf5_models_are_exported_and_inspected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "net.prototxt").write_text(SHARED)
+    model, out = tmp_path / "m.caffemodel.h5", tmp_path / "m.pt"
+    engine = registry.create("torch", offline.plan(nets.net_of(SHARED), "TEST", tmp_path))
+    engine.save_model(model)
+    assert export.main(["-net", str(tmp_path / "net.prototxt"), "-model", str(model), str(out)]) == 0
+    found = torch.load(out, weights_only=True)
+    weight = torch.from_numpy(engine.all_params()[0].copy())
+    for name, bias in (("in/a", 2), ("in", 3)):
+        assert torch.equal(found[f"{name}.weight"], weight) and (found[f"{name}.bias"] == bias).all()
+    capsys.readouterr()
+    assert inspect.main([str(model), "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    shapes = {layer["name"]: [blob["shape"] for blob in layer["blobs"]] for layer in shown["layers"]}
+    assert shapes["in/a"] == [[3, 3], [3]] and shapes["in"] == [[3]] and shown["parameters"] == 15
+    model.write_bytes(b"no HDF5")
+    assert inspect.main([str(model)]) == 3
+    assert "not one of Caffe's HDF5 files" in capsys.readouterr().err
 
 
 def test_batch_norm_and_scale_in_a_state_dict() -> None:
