@@ -13,8 +13,22 @@ Note = tuple[str, str]
 """Status (same, differs, no effect, refused) and why."""
 
 IN_PLACE = "in place the gradient is the right one, with a warning; Caffe's is wrong (`--strict-caffe` has it)"
+OVERWRITES = "in place the numbers are the right ones, with a warning; Caffe's are wrong"
+STALE = (
+    "with recurrent weights shared by name the numbers are the right ones, with a warning; in Caffe in TRAIN the time "
+    "steps after the first keep their own (`--strict-caffe` has it)"
+)
 TYPES: dict[str, str] = {
-    **dict.fromkeys(("BNLL", "Clip", "LRN", "Log", "Power"), IN_PLACE),
+    **dict.fromkeys(("BNLL", "LRN", "Log"), IN_PLACE),
+    **dict.fromkeys(("Convolution", "Deconvolution", "Eltwise", "Im2col", "InnerProduct", "SPP"), OVERWRITES),
+    **dict.fromkeys(("LSTM", "RNN"), STALE),
+    "ArgMax": "a NaN counts as the largest; in Caffe the order is then any",
+    "BatchNorm": "`eps: 0`: a channel without variance gives 0, in Caffe NaN",
+    "Clip": f"{IN_PLACE}; a NaN stays NaN, in Caffe it becomes min",
+    "Power": (
+        f"{IN_PLACE}; where the base is 0 the gradient is the right one, in Caffe NaN unless power is 0, 1 or 2 "
+        "(`--strict-caffe` has it)"
+    ),
     **dict.fromkeys(
         ("ELU", "Exp", "Sigmoid", "Softmax", "Swish", "TanH"),
         "where a layer after it overwrites its top in place the gradient is the right one, with a warning",
@@ -23,7 +37,7 @@ TYPES: dict[str, str] = {
     "Data": "backend LMDB; records come from this tool's own source, dealt out to the ranks and shuffled",
     "Dropout": "on a GPU the mask comes from PyTorch's generator",
     "DummyData": "on a GPU too the values are those of Caffe on a CPU",
-    "Pooling": "STOCHASTIC works on a CPU too, where Caffe refuses it",
+    "Pooling": f"STOCHASTIC works on a CPU too, where Caffe refuses it; MAX: a NaN wins, in Caffe never; {OVERWRITES}",
     "Python": "runs with `--allow-python-layers` alone; its module `caffe` is this tool's",
 }
 """What differs, or is to be said, of a type in engine torch (data: in both)."""

@@ -126,6 +126,23 @@ NETS: dict[str, tuple[str, list[str]]] = {
         + LOSS,
         ["y"],
     ),
+    **{
+        f"strict-shared-{kind.lower()}": (
+            _layer("i", "DummyData", "", "c", "dummy_data_param { shape { dim: 4 dim: 3 } data_filler { value: 1 } }")
+            + "".join(
+                _layer(name, kind, "x c", name, f"{shared} recurrent_param {{ num_output: 4 {FILL} }}")
+                for name in ("m", "n")
+            )
+            + _layer("sum", "Eltwise", "m n", "z")
+            + _ip("b", "z", "y", 4, "")
+            + LOSS,
+            ["z", "y"],
+        )
+        for kind, shared in (
+            ("LSTM", 'param { name: "w" } param { name: "b" } param { name: "h" }'),
+            ("RNN", "".join(f'param {{ name: "{n}" }} ' for n in ("w", "b", "h", "o", "c"))),
+        )
+    },
     "unused-branch": (
         _ip("a", "x", "a", 5) + _ip("dead", "a", "dead", 3) + _ip("b", "a", "y", 4) + LOSS,
         ["y"],

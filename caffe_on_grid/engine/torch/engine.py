@@ -67,7 +67,7 @@ class TorchEngine:
             owner = self._train or (self._tests[0] if self._tests else None)
             self._tests.append(self._net(message, schema.TEST, owner))
         faults = [] if plan.strict else self._main.warnings  # strict: they are reproduced
-        self.warnings = (*faults, *_differences(plan.solver))
+        self.warnings = (*faults, *self._main.differences, *_differences(plan.solver))
         """What Caffe would do otherwise; its own faults in gradients are not among them with `strict`."""
         self._solver = Solver(plan.solver, self._main.learnable) if self._train is not None else None
         self._inputs = {id(net): built.inputs(net, self._device) for net in self._nets}

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Optional
 
 from caffe_on_grid.engine.torch.graph import Node
+from caffe_on_grid.engine.torch.layers_base import Layer
+from caffe_on_grid.engine.torch.layers_recurrent import Recurrent
 
 _REREADS_BOTTOM = {
     "Clip": "lets the gradient pass everywhere",
@@ -16,6 +18,7 @@ _REREADS_BOTTOM = {
     "LRN": "uses its output for its input",
 }
 _REREADS_TOP = frozenset({"Sigmoid", "TanH", "ELU", "Exp", "Swish", "Softmax", "LRN", "MVN"})
+_OVERWRITES = frozenset({"Convolution", "Deconvolution", "Eltwise", "Im2col", "InnerProduct", "Pooling", "SPP"})
 
 
 def fault_of(node: Node) -> Optional[str]:
@@ -31,6 +34,28 @@ def fault_of(node: Node) -> Optional[str]:
     if spec.type == "ReLU" and spec.relu_param.negative_slope < 0:
         why = "with a negative slope below 0 uses its output for its input"
     return f"layer '{spec.name}': real Caffe differs here because {spec.type} in place {why}" if why else None
+
+
+def unlike(nodes: Sequence[Node]) -> Iterator[str]:
+    """Warnings about layers in place that Caffe computes from memory half overwritten: nothing reproduces that."""
+    for node in nodes:
+        spec = node.spec
+        within = spec.type == "LRN" and spec.lrn_param.norm_region != 0 and node.backward
+        if node.tops and node.tops[:1] == node.bottoms[:1] and (spec.type in _OVERWRITES or within):
+            yield (
+                f"layer '{spec.name}': real Caffe's numbers are others, and wrong, because {spec.type} in place "
+                "overwrites what it reads: give its top another name"
+            )
+
+
+def stale(layers: Sequence[Layer]) -> Iterator[str]:
+    """Warnings about recurrent layers that share weights with an earlier one."""
+    for layer in layers:
+        if isinstance(layer, Recurrent) and layer.stale:
+            yield (
+                f"layer '{layer.name}': real Caffe differs here because in TRAIN only its first time step uses the "
+                "recurrent weights that it shares"
+            )
 
 
 def faults_between(nodes: Sequence[Node]) -> list[str]:

@@ -219,9 +219,7 @@ class Log(Elementwise):
     def gradient(self, x: torch.Tensor, y: torch.Tensor, dy: torch.Tensor) -> torch.Tensor:
         """Reads the bottom; in place, the factor has overwritten the incoming gradient by then."""
         p = self.spec.log_param
-        if p.scale == 0:
-            return torch.zeros_like(dy)
-        factor = self.factor * p.scale / (x * p.scale + p.shift)
+        factor = self.factor * p.scale / (x * p.scale + p.shift) if p.scale else torch.zeros_like(x)
         return factor * (factor if self.spec.top[0] == self.spec.bottom[0] else dy)
 
 
@@ -245,9 +243,10 @@ class Clip(Elementwise):
     """max(min, min(x, max)); the gradient passes on the bounds too."""
 
     def setup(self, shapes: Sequence[Shape]) -> None:
-        """Both bounds are required."""
+        """Both bounds are required in a clip_param; without one they are 0."""
         p = self.spec.clip_param
-        self.check(p.HasField("min") and p.HasField("max"), "clip_param needs min and max")
+        told = not self.spec.HasField("clip_param") or (p.HasField("min") and p.HasField("max"))
+        self.check(told, "clip_param needs min and max")
 
     def compute(self, x: torch.Tensor) -> torch.Tensor:
         """torch's clamp."""

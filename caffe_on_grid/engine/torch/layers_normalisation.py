@@ -57,7 +57,10 @@ class BatchNorm(Layer):
         return y.view(x.shape) if self.flat else y
 
     def _single(self, x: torch.Tensor) -> torch.Tensor:
-        """One value for each channel, less itself: 0 to the last bit, where torch's batch_norm leaves rounding."""
+        """One value for each channel, less itself: 0 to the last bit, where torch's batch_norm leaves rounding.
+
+        It has no unbiased variance: there Caffe adds its biased one, 0.
+        """
         mean = x.detach().reshape(-1)
         self._add(mean, torch.zeros_like(mean))
         y = x - x
@@ -73,9 +76,6 @@ class BatchNorm(Layer):
         return mean * share, variance * share
 
     def _add(self, mean: torch.Tensor, variance: torch.Tensor) -> None:
-        """A single value has no unbiased variance: there Caffe adds its biased one, 0."""
-        if self.samples == 1:
-            variance = torch.zeros_like(variance)
         sums = [p.data for p in self.params]
         torch._foreach_mul_(sums, self.fraction)
         sums[0].add_(mean)
@@ -108,7 +108,7 @@ class Broadcast(Layer):
     def lay(self, shapes: Sequence[Shape], factor: Shape) -> None:
         """Find the view in which the factor broadcasts; raises ConfigError where its shape does not match."""
         shape, axis = shapes[0], self.param.axis
-        start = 0 if not factor and axis >= len(shape) else self.axis(axis, len(shape)) if shape else 0
+        start = self.axis(axis, len(shape)) if factor and shape else 0
         words = f"shape {factor} does not match the bottom's {shape} from axis {axis}"
         self.check(shape[start : start + len(factor)] == factor, words)
         self.view = (*factor, *[1] * (len(shape) - start - len(factor))) if factor else ()

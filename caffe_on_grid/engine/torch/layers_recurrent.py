@@ -25,6 +25,8 @@ class Recurrent(Layer):
     """How many state blobs there are."""
     gates = 1
     """Rows of the input's weights, in units of num_output."""
+    inner = 1
+    """How many blobs, the last ones, each time step uses."""
     no_gradient = frozenset({1})
     not_forced = frozenset({1})
 
@@ -46,11 +48,26 @@ class Recurrent(Layer):
             self.check(len(shapes[2]) >= 1, "x_static needs a batch axis")
             self.add_param((rows, count(shapes[2][1:])), self.p.weight_filler)
         self.recurrent_params()
+        self.filled = list(self.params)
+        """The blobs as this layer made them, before it came to share any."""
         self.state: Optional[tuple[torch.Tensor, ...]] = None
 
     def recurrent_params(self) -> None:
         """The further blobs, drawn from the stream as Caffe's unrolled net draws them, step by step."""
         raise NotImplementedError(self.type)
+
+    @property
+    def stale(self) -> bool:
+        """Whether in Caffe, in TRAIN, the time steps after the first miss the recurrent weights that are shared."""
+        pairs = list(zip(self.filled, self.params))[-self.inner :]
+        return self.context.train and self.steps > 1 and any(own is not now for own, now in pairs)
+
+    def _later(self) -> list[torch.Tensor]:
+        """The weights of the time steps after the first: in strict mode those filled here, where Caffe keeps them."""
+        if not (self.context.strict and self.stale):
+            return self.weights
+        every = zip(self.filled, self.params, self.weights)
+        return [weight if own is now else own.data for own, now, weight in every]
 
     def discard(self, shape: Shape) -> None:
         """Draw a filler's values that Caffe throws away: those of a later time step, which shares its weights."""
@@ -82,9 +99,11 @@ class Recurrent(Layer):
             )
         state = tuple(s.detach()[0] for s in bottoms[-self.exposed :]) if self.exposed else self._carried(x)
         outputs = []
+        weights, later = self.weights, self._later()
         for step in range(self.steps):
-            output, state = self.advance(inputs[step], cont[step][:, None], state)
+            output, state = self.advance(inputs[step], cont[step][:, None], state, weights)
             outputs.append(output)
+            weights = later
         self.state = tuple(s.detach() for s in state)
         top = torch.stack(outputs)
         return (top, *(s[None] for s in self.state)) if self.exposed else top
@@ -96,7 +115,7 @@ class Recurrent(Layer):
         return self.state
 
     def advance(
-        self, z: torch.Tensor, cont: torch.Tensor, state: tuple[torch.Tensor, ...]
+        self, z: torch.Tensor, cont: torch.Tensor, state: tuple[torch.Tensor, ...], weights: Sequence[torch.Tensor]
     ) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
         """Output and new state of one step."""
         raise NotImplementedError(self.type)
@@ -124,16 +143,18 @@ class LSTM(Recurrent):
             self.discard(shape)
 
     def advance(
-        self, z: torch.Tensor, cont: torch.Tensor, state: tuple[torch.Tensor, ...]
+        self, z: torch.Tensor, cont: torch.Tensor, state: tuple[torch.Tensor, ...], weights: Sequence[torch.Tensor]
     ) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
         """The hidden state is the output."""
         hidden, cell = state
-        cell, hidden = lstm_unit(torch.addmm(z, cont * hidden, self.weights[-1].t()), cont, cell)
+        cell, hidden = lstm_unit(torch.addmm(z, cont * hidden, weights[-1].t()), cont, cell)
         return hidden, (hidden, cell)
 
 
 class RNN(Recurrent):
     """Blobs W_xh (D, I), b_h (D), [W_xh_static (D, S)], W_hh (D, D), W_ho (D, D), b_o (D); state h."""
+
+    inner = 3
 
     def recurrent_params(self) -> None:
         """W_hh, W_ho and b_o are filled once for each time step; the first values stay."""
@@ -148,10 +169,10 @@ class RNN(Recurrent):
                 fillers.fill(self.p.bias_filler, (self.size,), self.context.stream)
 
     def advance(
-        self, z: torch.Tensor, cont: torch.Tensor, state: tuple[torch.Tensor, ...]
+        self, z: torch.Tensor, cont: torch.Tensor, state: tuple[torch.Tensor, ...], weights: Sequence[torch.Tensor]
     ) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
         """The output has weights of its own."""
-        across, out, bias = self.weights[-3:]
+        across, out, bias = weights[-3:]
         hidden = torch.tanh(torch.addmm(z, cont * state[0], across.t()))
         return torch.tanh(functional.linear(hidden, out, bias)), (hidden,)
 

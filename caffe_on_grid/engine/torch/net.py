@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from caffe_on_grid.engine.torch import layers, plan, sharing
-from caffe_on_grid.engine.torch.faults import fault_of, faults_between
+from caffe_on_grid.engine.torch.faults import fault_of, faults_between, stale, unlike
 from caffe_on_grid.engine.torch.graph import Graph, Node, insert_splits
 from caffe_on_grid.engine.torch.layers_base import BROKEN, Context, Layer, Shape
 from caffe_on_grid.engine.torch.parameter import Parameter
@@ -26,7 +26,8 @@ class Net:
 
     Fillers draw from `stream` in layer order, in a TEST net too, which then takes the parameters of `share` by layer
     name. A TEST net keeps no graph unless `train_like` or force_backward. `strict` reproduces the gradients of Caffe's
-    own faults; `warnings` names where they would differ. Raises ConfigError, naming the layer, where Caffe would stop.
+    own faults; `warnings` names where they would differ, `differences` what it leaves out. Raises ConfigError, naming
+    the layer, where Caffe would stop.
     """
 
     def __init__(
@@ -58,7 +59,8 @@ class Net:
         self.blob_names: list[str] = list(self._graph.blobs)
         self.outputs: list[str] = self._graph.outputs
         self.warnings = [words for words in (fault_of(node) for node in self._graph.nodes) if words]
-        self.warnings += faults_between(self._graph.nodes)
+        self.warnings += [*faults_between(self._graph.nodes), *stale(self.layers)]
+        self.differences = list(unlike(self._graph.nodes))
         self._plan(bool(net.force_backward))
         self._values: list[Any] = [None] * len(self._shapes)
         for at in self._inputs.values():

@@ -154,7 +154,7 @@ def _adadelta(solver: Solver, diffs: Tensors, squares: Tensors, changes: Tensors
     torch._foreach_sqrt_(change)
     torch._foreach_mul_(change, diffs)
     _mix_squares(changes, change, momentum)
-    torch._foreach_mul_(change, float(rate))
+    torch._foreach_mul_(change, _known(rate))
     return change
 
 
@@ -166,7 +166,12 @@ def _adam(solver: Solver, diffs: Tensors, means: Tensors, squares: Tensors, rate
     torch._foreach_mul_(means, float(beta1))
     torch._foreach_add_(means, diffs, alpha=float(ONE - beta1))
     _mix_squares(squares, diffs, beta2)
-    return _over_root(means, squares, solver.message.delta, rate * np.float32(correction))
+    return _over_root(means, squares, solver.message.delta, np.float32(_known(rate * np.float32(correction))))
+
+
+def _known(rate: np.float32) -> float:
+    """0 for a rate that is NaN (poly beyond max_iter), as there: its `scal` leaves the parameters where they are."""
+    return 0.0 if np.isnan(rate) else float(rate)
 
 
 def _mix_squares(history: Tensors, values: Tensors, kept: np.float32) -> None:

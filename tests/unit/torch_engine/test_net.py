@@ -339,6 +339,54 @@ def test_warnings() -> None:
     assert len(made.warnings) == 1 and "layer 'g'" in made.warnings[0]
 
 
+def test_warnings_of_what_is_not_reproduced() -> None:
+    """Also in strict mode; each is about a layer in place."""
+    for kind, more in (
+        ("Convolution", "convolution_param { num_output: 2 kernel_size: 1 }"),
+        ("Pooling", "pooling_param { kernel_size: 3 pad: 1 }"),
+        ("Im2col", "convolution_param { kernel_size: 1 }"),
+        ("LRN", "lrn_param { norm_region: WITHIN_CHANNEL }"),
+    ):
+        for top, count in (("x", 1), ("y", 0)):
+            made = net(f'layer {{ name: "l" type: "{kind}" bottom: "x" top: "{top}" {more} }}', x=(1, 2, 4, 4))
+            assert [w.partition(":")[0] for w in made.differences] == ["layer 'l'"] * count, (kind, top)
+    made = net('layer { name: "e" type: "Eltwise" bottom: "x" bottom: "z" top: "x" }', x=(2,), z=(2,))
+    assert made.differences == [
+        "layer 'e': real Caffe's numbers are others, and wrong, because Eltwise in place overwrites what it reads: "
+        "give its top another name"
+    ]
+    assert pass_through(made, "x", {"x": np.float32([1, 2]), "z": np.float32([3, 4])}).tolist() == [4, 6]
+
+
+@pytest.mark.parametrize(("kind", "blobs"), [("LSTM", 3), ("RNN", 5)])
+def test_recurrent_layers_that_share_weights(kind: str, blobs: int) -> None:
+    """By default both use the same weights in every step; a warning says so, unless there is one step."""
+    names = " ".join(f'param {{ name: "p{i}" }}' for i in range(blobs))
+    filler = 'weight_filler { type: "gaussian" std: 1 }'
+    layers = "".join(
+        f'layer {{ name: "{n}" type: "{kind}" bottom: "x" bottom: "c" top: "{n}" {names} '
+        f"recurrent_param {{ num_output: 3 {filler} }} }}\n"
+        for n in "mn"
+    )
+    made = net(layers, x=(4, 2, 3), c=(4, 2))
+    made.forward({"x": values(4, 2, 3), "c": np.ones((4, 2), np.float32)})
+    assert torch.equal(made.blob("m"), made.blob("n"))
+    assert [w.partition(":")[0] for w in made.warnings] == ["layer 'n'"]
+    assert not net(layers, x=(1, 2, 3), c=(1, 2)).warnings
+    assert not net(layers, schema.TEST, x=(4, 2, 3), c=(4, 2)).warnings
+
+
+def test_power_at_a_base_of_zero() -> None:
+    """The right gradient by default; Caffe's, NaN, in strict mode."""
+    head = 'force_backward: true layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 2 } } } '
+    for power, wanted in ((3, [0, 12]), (0.5, [np.inf, 0.25 * math.sqrt(2)])):
+        text = head + f'layer {{ name: "p" type: "Power" bottom: "x" top: "y" power_param {{ power: {power} }} }}'
+        for strict, first in ((False, wanted[0]), (True, np.nan)):
+            made = whole(text, strict=strict)
+            pass_through(made, "y", {"x": np.float32([0, 2])})
+            np.testing.assert_allclose(made.diff("x").numpy(), [first, wanted[1]], rtol=1e-6)
+
+
 PYTHON = '''
 import caffe
 import numpy as np

@@ -46,6 +46,12 @@ KNOWN = {
     ),
     "type: 'Adam' base_lr: 0.1 lr_policy: 'multistep' gamma: 0.1 stepvalue: 2 stepvalue: 4 momentum: 0.9"
     " momentum2: 0.99 delta: 1e-3 weight_decay: 0.01": (0.6095959, -0.08931722, 0.46129167),
+    "type: 'Adam' base_lr: 0.1 lr_policy: 'poly' power: 0.5 max_iter: 3 momentum: 0.9 momentum2: 0.99 delta: 1e-3": (
+        (0.602839, -0.07415698, 0.47418976)  # beyond max_iter the rate is NaN: there nothing changes
+    ),
+    "type: 'AdaDelta' base_lr: 1 lr_policy: 'poly' power: 0.5 max_iter: 3 momentum: 0.95 delta: 1e-6": (
+        (0.510472, -0.2892701, 0.12127732)
+    ),
 }
 
 
