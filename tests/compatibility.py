@@ -20,7 +20,7 @@ STALE = (
 )
 TYPES: dict[str, str] = {
     **dict.fromkeys(("BNLL", "LRN", "Log"), IN_PLACE),
-    **dict.fromkeys(("Convolution", "Deconvolution", "Eltwise", "Im2col", "InnerProduct", "SPP"), OVERWRITES),
+    **dict.fromkeys(("Convolution", "Deconvolution", "Eltwise", "Im2col", "InnerProduct"), OVERWRITES),
     **dict.fromkeys(("LSTM", "RNN"), STALE),
     "ArgMax": "a NaN counts as the largest; in Caffe the order is then any",
     "BatchNorm": "`eps: 0`: a channel without variance gives 0, in Caffe NaN",
@@ -36,8 +36,10 @@ TYPES: dict[str, str] = {
     "MVN": f"{IN_PLACE}; so too where a layer after it overwrites its top",
     "Data": "backend LMDB; records come from this tool's own source, dealt out to the ranks and shuffled",
     "Dropout": "on a GPU the mask comes from PyTorch's generator",
+    "ContrastiveLoss": "there must be as many flags as pairs; Caffe reads beyond fewer",
     "DummyData": "on a GPU too the values are those of Caffe on a CPU",
     "Pooling": f"STOCHASTIC works on a CPU too, where Caffe refuses it; MAX: a NaN wins, in Caffe never; {OVERWRITES}",
+    "SPP": f"STOCHASTIC works on a CPU too, where Caffe refuses it; {OVERWRITES}",
     "Python": "runs with `--allow-python-layers` alone; its module `caffe` is this tool's",
 }
 """What differs, or is to be said, of a type in engine torch (data: in both)."""
@@ -56,6 +58,7 @@ FIELDS: dict[str, Note] = {
     **{f"{name}.engine": _ENGINE for name, fields in schema.MESSAGES.items() if "engine" in fields},
     "BlobProto.diff": ("no effect", "read over; models are written without gradients"),
     "BlobProto.double_diff": ("no effect", "read over; models are written without gradients"),
+    "ConvolutionParameter.dilation": ("same", "0 is refused, where Caffe reads one value again and again"),
     "ConvolutionParameter.force_nd_im2col": _ENGINE,
     "DataParameter.backend": ("differs", "LMDB only: LEVELDB, which is Caffe's default, is refused"),
     "DataParameter.batch_size": ("same", "of each rank"),
@@ -67,11 +70,13 @@ FIELDS: dict[str, Note] = {
     "LayerParameter.source_class": ("no effect", "CaffeOnSpark's: sources are chosen by the layer's type"),
     "LayerParameter.tanh_param": _ENGINE,
     "NetParameter.debug_info": _LOG,
+    "NetParameter.force_backward": ("same", "what it forces into a layer or a bottom without a gradient ends there"),
     "PoolingParameter.ceil_mode": ("same", "of forks; becomes round_mode"),
     "PythonParameter.share_in_parallel": ("no effect", "ranks are processes of their own"),
     "RecurrentParameter.debug_info": _LOG,
     "SolverParameter.debug_info": _LOG,
     "SolverParameter.device_id": ("no effect", "each rank has the device that it was dealt"),
+    "SolverParameter.iter_size": ("same", "0 is refused, where Caffe divides by it"),
     "SolverParameter.layer_wise_reduce": ("no effect", "gradients always travel as they become final"),
     "SolverParameter.random_seed": ("same", "rank r's stream is that of seed + r, as in Caffe"),
     "SolverParameter.snapshot_diff": ("differs", "engine torch writes no gradients, with a warning"),

@@ -9,6 +9,7 @@ from caffe_on_grid.spec.codec import suggestion
 
 FILLERS = ("constant", "gaussian", "positive_unitball", "uniform", "xavier", "msra", "bilinear")
 """Ways to fill a parameter."""
+_BY_FAN = ("positive_unitball", "xavier", "msra")
 _MAX_AXES = 32
 
 
@@ -48,10 +49,17 @@ def fillers(layer: Any, rule: Rule, made: Made) -> None:
     """Caffe fills no empty parameter, and knows seven ways."""
     if not rule.fillers or layer.blobs:
         return
-    message = getattr(layer, rule.fillers[0])
-    for name, shape in zip(rule.fillers[1:], made.params):
-        kind = getattr(message, name).type
+    message, names = getattr(layer, rule.fillers[0]), rule.fillers[1:]
+    if layer.type == "Scale" and len(layer.bottom) > 1:
+        names = names[1:]  # its factor is a bottom
+    for name, shape in zip(names, made.params):
+        filler = getattr(message, name)
+        kind = filler.type
         need(kind in FILLERS, f"unknown {name} type {kind!r}{suggestion(kind, FILLERS)}")
         need(count(shape) > 0, f"the parameter {shown(shape)} is empty")
+        need(kind not in _BY_FAN or bool(shape), f"{name} {kind!r} is for a parameter with axes, and this is a scalar")
+        if kind == "gaussian" and filler.sparse >= 0:
+            fits = bool(shape) and filler.sparse <= shape[0]
+            need(fits, f"{name}: sparse {filler.sparse} must be <= the first axis of {shown(shape)}")
         square = len(shape) == 4 and shape[2] == shape[3]
         need(kind != "bilinear" or square, f"a bilinear filler needs a square kernel in 2-d, not {shown(shape)}")

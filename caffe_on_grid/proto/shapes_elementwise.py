@@ -132,7 +132,7 @@ RULES: dict[str, Rule] = {
     "InnerProduct": Rule(_inner_product, fillers=("inner_product_param", "weight_filler", "bias_filler")),
     "MVN": Rule(_mvn),
     "PReLU": Rule(_prelu, fillers=("prelu_param", "filler")),
-    "Scale": Rule(_scale, (1, 2)),
+    "Scale": Rule(_scale, (1, 2), fillers=("scale_param", "filler", "bias_filler")),
     "Softmax": Rule(_softmax),
     "Threshold": Rule(same, backward=False),
 }

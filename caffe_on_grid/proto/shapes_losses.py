@@ -14,8 +14,13 @@ def _items(given: Given) -> None:
     need(fits, "bottoms 0 and 1 must have the same number of items (first axis)")
 
 
+def _euclidean(given: Given) -> Made:
+    legacy(given.first, 0)
+    return _equal_counts(given)
+
+
 def _equal_counts(given: Given) -> Made:
-    """EuclideanLoss and SigmoidCrossEntropyLoss."""
+    """SigmoidCrossEntropyLoss, EuclideanLoss too."""
     _items(given)
     first, second = map(count, given.bottoms)
     need(first == second, f"bottoms 0 and 1 must hold as many values, and they hold {first} and {second}")
@@ -24,11 +29,13 @@ def _equal_counts(given: Given) -> Made:
 
 def _hinge(given: Given) -> Made:
     _items(given)
+    legacy(given.first, 0)
     return Made((_SCALAR,))
 
 
 def _multinomial(given: Given) -> Made:
     _items(given)
+    legacy(given.first, 0)
     _flat(given, 1)
     return Made((_SCALAR,))
 
@@ -96,7 +103,7 @@ def _accuracy(given: Given) -> Made:
 RULES: dict[str, Rule] = {
     "Accuracy": Rule(_accuracy, (2, 2), (1, 2), backward=False),
     "ContrastiveLoss": Rule(_contrastive, (3, 3), loss=True),
-    "EuclideanLoss": Rule(_equal_counts, (2, 2), loss=True),
+    "EuclideanLoss": Rule(_euclidean, (2, 2), loss=True),
     "HingeLoss": Rule(_hinge, (2, 2), loss=True),
     "InfogainLoss": Rule(_infogain, (2, 3), (1, 2), loss=True),
     "MultinomialLogisticLoss": Rule(_multinomial, (2, 2), loss=True),

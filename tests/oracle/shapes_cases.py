@@ -40,6 +40,20 @@ ACCEPTED: dict[str, str] = {
     **{kind: one(kind, "", "l", a=(4, 3, 2), b=(4, 6)) for kind in LOSSES},
     **{f"{kind} without a top": one(kind, "", "", a=(4, 3, 2), b=(4, 6)) for kind in LOSSES},
     "Clip": one("Clip", "clip_param { min: 0 max: 1 }", x=(2, 3)),
+    "Clip without bounds": one("Clip", x=(2, 3)),
+    "Eltwise max coeff": one("Eltwise", "eltwise_param { operation: MAX coeff: 2 coeff: 3 }", a=(2, 3), b=(2, 3)),
+    "ContrastiveLoss of single values": one("ContrastiveLoss", "", "l", a=(4,), b=(4,), y=(4,)),
+    "Scale by a scalar, any axis": one("Scale", "scale_param { axis: -4 }", x=(2, 3), s=()),
+    "Bias by a scalar, any axis": one("Bias", "bias_param { axis: -4 }", x=(2, 3), s=()),
+    "Scale two, filler without use": one(
+        "Scale", 'scale_param { axis: 0 bias_term: true filler { type: "none" } }', x=(2, 3), s=(2, 3)
+    ),
+    "gaussian sparse": one(
+        "InnerProduct",
+        'inner_product_param { num_output: 4 weight_filler { type: "gaussian" sparse: 4 } }',
+        x=(2, 3),
+    ),
+    "SigmoidCrossEntropyLoss 5-d": one("SigmoidCrossEntropyLoss", "", "l", a=(4, 1, 1, 2, 3), b=(4, 6)),
     "scalar ReLU": one("ReLU", x=()),
     "conv": conv("num_output: 6 kernel_size: 3"),
     "conv twice": inputs(a=(2, 4, 9, 8), b=(2, 4, 9, 8))
@@ -293,6 +307,28 @@ REFUSED: dict[str, str] = {
     "Input negative": layer("Input", "", "a", "input_param { shape { dim: -2 } }"),
     "Input huge": layer("Input", "", "a", "input_param { shape { dim: 65536 dim: 65536 } }"),
     "MemoryData": layer("MemoryData", "", "a b", "memory_data_param { batch_size: 2 channels: 3 height: 4 }"),
+    **{
+        f"{kind} filler of a scalar": one(
+            "Scale", f'scale_param {{ num_axes: 0 filler {{ type: "{kind}" }} }}', x=(2, 3)
+        )
+        for kind in ("xavier", "msra", "positive_unitball")
+    },
+    "Bias filler of a scalar": one("Bias", 'bias_param { num_axes: 0 filler { type: "xavier" } }', x=(2, 3)),
+    "Scale filler": one("Scale", 'scale_param { filler { type: "none" } }', x=(2, 3)),
+    "Scale bias filler": one("Scale", 'scale_param { bias_term: true bias_filler { type: "none" } }', x=(2, 3)),
+    "Scale scalar axis": one("Scale", "scale_param { axis: 2 num_axes: 0 }", x=(2, 3)),
+    "Bias scalar axis": one("Bias", "bias_param { axis: 2 num_axes: 0 }", x=(2, 3)),
+    "gaussian too sparse": one(
+        "InnerProduct",
+        'inner_product_param { num_output: 4 weight_filler { type: "gaussian" sparse: 5 } }',
+        x=(2, 3),
+    ),
+    "conv no group": conv("num_output: 6 kernel_size: 3 group: 0"),
+    "conv kernel beyond int": conv("num_output: 6 kernel_size: 4294967295"),
+    "Euclidean 5-d": one("EuclideanLoss", "", "l", a=(4, 1, 1, 2, 3), b=(4, 6)),
+    "HingeLoss 5-d": one("HingeLoss", "", "l", a=(4, 3, 1, 1, 1), b=(4,)),
+    "Multinomial 5-d": one("MultinomialLogisticLoss", "", "l", a=(4, 3, 1, 1, 1), b=(4,)),
+    "loss_weight for one of two tops": one("SoftmaxWithLoss", "loss_weight: 1", "l p", a=(4, 3), b=(4,)),
     "Euclidean items": one("EuclideanLoss", "", "l", a=(4, 3), b=(6, 2)),
     "Euclidean counts": one("EuclideanLoss", "", "l", a=(4, 3), b=(4, 2)),
     "HingeLoss items": one("HingeLoss", "", "l", a=(4, 3), b=(3,)),

@@ -289,10 +289,11 @@ class ContrastiveLoss(Loss):
     no_gradient = frozenset({2})
 
     def reshape(self, shapes: Sequence[Shape]) -> list[Shape]:
-        """(N, C) with further axes of 1; one flag for each pair."""
+        """(N, C) with further axes of 1, or (N); one flag for each pair."""
         a, b, flags = shapes
-        self.check(len(a) > 1 and count(a[2:]) == 1 and count(b[2:]) == 1, "bottoms must be (N, C, 1, 1)")
-        self.check(a[:2] == b[:2], f"bottoms differ: {a} and {b}")
+        fits = bool(a) and bool(b) and count(a[2:]) == 1 and count(b[2:]) == 1
+        self.check(fits, "bottoms must be (N, C, 1, 1)")
+        self.check((*a, 1)[:2] == (*b, 1)[:2], f"bottoms differ: {a} and {b}")
         self.check(count(flags) == a[0], f"{count(flags)} flags for {a[0]} pairs")
         return [SCALAR]
 
@@ -300,5 +301,5 @@ class ContrastiveLoss(Loss):
         """Flags are cast to int, as in Caffe."""
         p = self.spec.contrastive_loss_param
         similar = flags.detach().to(torch.int64).reshape(-1) != 0
-        rows = a.reshape(a.shape[:2]), b.reshape(a.shape[:2])
+        rows = a.reshape(len(a), -1), b.reshape(len(a), -1)
         return _Contrast.apply(*rows, similar, p.margin, p.legacy_version)

@@ -130,7 +130,7 @@ class Flatten(Viewing):
         """Raises ConfigError if the axes are out of order."""
         p = self.spec.flatten_param
         start, end = self.axis(p.axis, len(shape)), self.axis(p.end_axis, len(shape), "end_axis")
-        self.check(start <= end, f"axis {p.axis} comes after end_axis {p.end_axis}")
+        self.check(start <= end + 1, f"axis {p.axis} comes after end_axis {p.end_axis}")
         return (*shape[:start], count(shape[start : end + 1]), *shape[end + 1 :])
 
 
@@ -249,12 +249,12 @@ class Eltwise(Layer):
     bottoms = (2, None)
 
     def setup(self, shapes: Sequence[Shape]) -> None:
-        """Coefficients go with SUM only."""
+        """Coefficients are for SUM, refused for PROD, and without effect for MAX."""
         p = self.spec.eltwise_param
         self.coeff = list(p.coeff)
         fits = not self.coeff or len(self.coeff) == len(shapes)
         self.check(fits, f"takes one coefficient per bottom blob ({len(self.coeff)} for {len(shapes)})")
-        self.check(not self.coeff or p.operation == SUM, "only takes coefficients for summation")
+        self.check(not self.coeff or p.operation in (SUM, MAX), "only takes coefficients for summation")
         self.plain = all(c == 1 for c in self.coeff)
 
     def reshape(self, shapes: Sequence[Shape]) -> list[Shape]:

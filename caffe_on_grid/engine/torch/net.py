@@ -128,7 +128,7 @@ class Net:
                 self._expose(step)
         plan.find_aliases(self._steps, len(self.blob_names))
         self._position = {id(p): at for at, p in enumerate(self.learnable)}
-        self._stops = plan.refusals(self._steps, self._graph)
+        self._stops = plan.refusals(self._steps, self._graph, forced)
         self._running = [step for step in self._steps if step.layer.type != "Input"]
         self.keep_diffs = False
 

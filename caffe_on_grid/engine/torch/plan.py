@@ -72,13 +72,13 @@ def _fits(step: Step, after: Step, norm: BatchNorm, scale: Scale) -> bool:
     return by_channel and alone and scale.params[0].shape == (norm.channels,)
 
 
-def refusals(steps: Sequence[Step], graph: Graph) -> list[tuple[Layer, str]]:
-    """Where Caffe's backward pass would stop, and why."""
+def refusals(steps: Sequence[Step], graph: Graph, forced: bool) -> list[tuple[Layer, str]]:
+    """Where Caffe's backward pass would stop, and why; a gradient that is only `forced` may end there."""
     found = []
     for step in steps:
         layer, node = step.layer, step.node
         stops = [j for j, need in enumerate(node.needs) if need and (j in layer.no_gradient or not layer.backward)]
         names = [graph.blobs[node.bottoms[j]] for j in stops if graph.carries(node.bottoms[j])]
-        if node.backward and names and (any(node.losses) or layer.backward):
+        if node.backward and names and (any(node.losses) or layer.backward or not forced):
             found.append((layer, f"cannot backpropagate to bottom '{names[0]}'"))
     return found

@@ -10,7 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the torch engine's tests need torch: run them in a Python that has it")
 
-from unit.torch_engine.torch_nets import net, values  # noqa: E402
+from unit.torch_engine.torch_nets import net, values, whole  # noqa: E402
 
 from caffe_on_grid.engine.torch import engine  # noqa: E402
 from caffe_on_grid.errors import ConfigError  # noqa: E402
@@ -92,3 +92,64 @@ def test_a_constant_power_is_what_pow_gives(power: float, shift: float, wanted: 
     made.backward({"y": np.ones((2, 3), np.float32)})
     diff = made.diff("x")
     assert diff is not None and not diff.numpy().any()
+
+
+ONE, TWO = np.float32([[1, -2, 3], [4, 5, -6]]), np.float32([[0, 9, 3], [-1, 7, 2]])
+TAKEN: tuple[tuple[str, str, dict[str, Any], Any], ...] = (
+    ("Clip", "", {"x": ONE}, np.zeros((2, 3))),
+    ("Eltwise", "eltwise_param { operation: MAX coeff: 2 coeff: 3 }", {"x": ONE, "z": TWO}, np.maximum(ONE, TWO)),
+    ("Flatten", "flatten_param { axis: 1 end_axis: 0 }", {"x": ONE}, ONE.reshape(2, 1, 3)),
+    ("Scale", "scale_param { axis: -4 }", {"x": ONE, "z": np.float32(3)}, ONE * 3),
+    ("Bias", "bias_param { axis: -4 }", {"x": ONE, "z": np.float32(3)}, ONE + 3),
+    ("ContrastiveLoss", "", {"x": ONE[0], "z": TWO[0], "f": np.float32([1, 1, 1])}, (1 + 121 + 0) / 6),
+)
+
+
+@pytest.mark.parametrize("case", TAKEN, ids=lambda case: case[0])
+def test_odd_but_valid_layers_are_taken(case: tuple[str, str, dict[str, Any], Any], tmp_path: Path) -> None:
+    kind, body, given, wanted = case
+    blobs = " ".join(f"{name} {' '.join(map(str, value.shape))}" for name, value in given.items())
+    made = engine.create(offline.plan(message(kind, blobs, body), "TEST", tmp_path))
+    np.testing.assert_allclose(made.forward(given, ["y"])["y"], np.float32(wanted), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("kind", "blobs", "body", "words"),
+    [
+        ("SoftmaxWithLoss", "x 4 3 t 4", 'top: "p"', "0 loss_weight for 2 tops"),
+        ("SoftmaxWithLoss", "x 4 3 t 4", 'top: "p" loss_weight: 1', "1 loss_weight for 2 tops"),
+        ("Pooling", "x 1 1 4 4", "pooling_param { kernel_size: 2 pad_h: 1 }", "pad_h and pad_w are needed together"),
+        ("Im2col", "x 2 3", "convolution_param { kernel_size: 1 }", "at least one spatial axis"),
+        ("BatchNorm", "x 3", "", "there must be an axis of channels"),
+        ("EuclideanLoss", "x 2 1 1 1 3 t 2 3", "", "at most 4 axes"),
+        ("LSTM", "x 3 2 c 3 2", "recurrent_param { num_output: 2 }", "bottom 0 must have the axes"),
+        ("Scale", "x 2 3", 'scale_param { num_axes: 0 filler { type: "xavier" } }', "and this is a scalar"),
+        ("Bias", "x 2 3", "bias_param { axis: 2 num_axes: 0 }", "axis 2 must be one of the 2 axes"),
+        (
+            "InnerProduct",
+            "x 2 3",
+            'inner_product_param { num_output: 2 weight_filler { type: "gaussian" sparse: 3 } }',
+            "sparse 3 must be <=",
+        ),
+    ],
+)
+def test_what_caffe_refuses_is_refused(kind: str, blobs: str, body: str, words: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=f"^Caffe refuses layer 'l' .*{words}"):
+        engine.create(offline.plan(message(kind, blobs, body), "TRAIN", tmp_path))
+
+
+def test_a_learning_path_through_a_layer_without_a_gradient_is_refused() -> None:
+    body = """
+    layer { name: "a" type: "InnerProduct" bottom: "x" top: "a" inner_product_param { num_output: 3 } }
+    layer { name: "l" type: "KIND" bottom: "a" top: "b" }
+    layer { name: "c" type: "InnerProduct" bottom: "b" top: "c" inner_product_param { num_output: 1 } LOSS }
+    """
+    heads = 'layer { name: "i" type: "Input" top: "x" input_param { shape { dim: 2 dim: 4 } } }'
+    for kind in ("Threshold", "ArgMax"):
+        made = whole(heads + body.replace("KIND", kind).replace("LOSS", "loss_weight: 1"))
+        made.forward({"x": values(2, 4)})
+        with pytest.raises(ConfigError, match=rf"layer 'l' \({kind}\): cannot backpropagate to bottom 'a'"):
+            made.backward()
+        free = whole(heads + body.replace("KIND", kind).replace("LOSS", ""))
+        free.forward({"x": values(2, 4)})
+        free.backward()
