@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Optional
 
 from caffe_on_grid.errors import ConfigError
 from caffe_on_grid.proto import schema
@@ -90,6 +90,23 @@ def to_v1(net: Any, where: str) -> Any:
     return upgraded
 
 
+def left_out(net: Any) -> list[str]:
+    """What `to_v1` leaves out of a net, for each layer whose type has no such fields, in words; none for other nets."""
+    found = []
+    for layer in net.layers:
+        names = [field.name for field, _ in layer.layer.ListFields() if field.name in PLACES]
+        lost = [name for name in names if layer.layer.type != "padding" and _home(layer.layer.type, name) is None]
+        if lost:
+            found.append(f"layer {layer.layer.name!r}: type {layer.layer.type!r} has no {', '.join(lost)}")
+    return found
+
+
+def _home(kind: str, name: str) -> Optional[tuple[str, str]]:
+    """Where V1 has field `name` of a layer of type `kind`."""
+    places = PLACES.get(name, {})
+    return places.get(kind, places.get(""))
+
+
 def _without_padding(net: Any, where: str) -> list[Any]:
     """Copies of all layers but the padding ones, whose pad goes to the conv or pool layer that they feed."""
     kept: list[Any] = []
@@ -139,8 +156,7 @@ def _layer_to_v1(old: Any, new: Any, where: str) -> None:
 
 
 def _place(new: Any, v0: Any, name: str, value: Any) -> None:
-    places = PLACES.get(name, {})
-    place = places.get(v0.type, places.get(""))
+    place = _home(v0.type, name)
     if place is not None:
         _put(getattr(new, place[0]) if place[0] else new, place[1] or name, value)
 

@@ -7,7 +7,7 @@ from typing import Any, Optional
 from google.protobuf.message import DecodeError
 
 from caffe_on_grid.errors import ConfigError, UsageError
-from caffe_on_grid.proto import references, schema, text, upgrade
+from caffe_on_grid.proto import references, schema, text, upgrade, upgrade_v0
 from caffe_on_grid.storage.registry import connect
 
 LARGEST = 2**31 - 1
@@ -20,7 +20,8 @@ def rewrite(source: str, target: str, overwrite: bool = False, ignore_unknown: b
     """Write the net, solver or .caffemodel `source` in today's form to `target` (URIs); remarks, one line each.
 
     Text stays text and binary stays binary. Raises ConfigError for what cannot be read or upgraded and for a `target`
-    that exists (unless `overwrite`), UsageError where the names ask for another form.
+    that exists (unless `overwrite`), UsageError where the names ask for another form. A V0 net whose layers have fields
+    that their types lack is written as Caffe's tool writes it, without them, and is then a ConfigError too.
     """
     _check_names(source, target)
     storage = connect(target)
@@ -29,10 +30,14 @@ def rewrite(source: str, target: str, overwrite: bool = False, ignore_unknown: b
     content = connect(source).read(source)
     remarks: list[str] = []
     if source.endswith(BINARY):
-        data = _binary(content, source)
+        data, lost = _binary(content, source)
     else:
-        data = _text(content, source, remarks if ignore_unknown else None)
+        data, lost = _text(content, source, remarks if ignore_unknown else None)
     storage.write(data, target)
+    if lost:
+        raise ConfigError(
+            f"{target}: written, but not all of {source} is in it: {'; '.join(lost)}: see to them by hand"
+        )
     return [*remarks, *([f"{source} {_TODAY}"] if data == content else [])]
 
 
@@ -44,8 +49,8 @@ def _check_names(source: str, target: str) -> None:
         raise UsageError(f"{target}: {source} is {kind} and stays so: only a model, and every model, ends in {BINARY}")
 
 
-def _binary(content: bytes, where: str) -> bytes:
-    """A model: layers in today's form with the blobs that they had."""
+def _binary(content: bytes, where: str) -> tuple[bytes, list[str]]:
+    """A model: layers in today's form with the blobs that they had; and what is left out."""
     if len(content) > LARGEST:
         raise ConfigError(f"{where}: {len(content)} bytes; a binary model has at most 2 GiB")
     try:
@@ -55,13 +60,16 @@ def _binary(content: bytes, where: str) -> bytes:
     if not (net.layer or net.layers):
         raise ConfigError(f"{where}: not a {BINARY}: it holds no layers")
     try:
-        return bytes(upgrade.upgrade_net(net, where).SerializeToString())
+        return bytes(upgrade.upgrade_net(net, where).SerializeToString()), upgrade_v0.left_out(net)
     except ValueError:  # of protobuf, which looks at texts when they are moved
         raise ConfigError(f"{where}: it holds a text that is not UTF-8: is it damaged?") from None
 
 
-def _text(content: bytes, where: str, left_out: Optional[list[str]]) -> bytes:
-    """A net or a solver; what is in today's form stays byte for byte. Unknown fields go to `left_out`, if given."""
+def _text(content: bytes, where: str, left_out: Optional[list[str]]) -> tuple[bytes, list[str]]:
+    """A net or a solver, and what of it is left out; what is in today's form stays byte for byte.
+
+    Unknown fields go to `left_out`, if given.
+    """
     source = content.decode("utf-8", "surrogateescape")
     kind = references.kind_of(source, where)
     cls = schema.SolverParameter if kind == "solver" else schema.NetParameter
@@ -70,4 +78,5 @@ def _text(content: bytes, where: str, left_out: Optional[list[str]]) -> bytes:
     message = text.parse(cls, source, where)
     upgraded: Any = (upgrade.upgrade_solver if kind == "solver" else upgrade.upgrade_net)(message, where)
     kept = source if upgraded == message else text.render(upgraded)
-    return kept.encode("utf-8", "surrogateescape")
+    lost = [] if kind == "solver" else upgrade_v0.left_out(message)
+    return kept.encode("utf-8", "surrogateescape"), lost

@@ -21,9 +21,29 @@ def rewritten(source: Path, target: Path, **how: bool) -> list[str]:
 @pytest.mark.parametrize("name", ["v0", "v1", "inputs", "input_dims"])
 def test_nets(name: str, tmp_path: Path) -> None:
     source, target = DATA / f"{name}.prototxt", tmp_path / "out.prototxt"
-    assert rewritten(source, target) == []
+    if name == "v0":
+        with pytest.raises(ConfigError, match=r"written, but not all of .* layer 'odd': type 'relu' has no num_output"):
+            rewritten(source, target)
+    else:
+        assert rewritten(source, target) == []
     old = text.parse(schema.NetParameter, source.read_text(), name)
     assert text.parse(schema.NetParameter, target.read_text(), "out") == forms.upgrade_net(old)
+
+
+def test_what_old_types_lack_is_named(tmp_path: Path) -> None:
+    source, target = tmp_path / "in.prototxt", tmp_path / "out.prototxt"
+    source.write_text(
+        'input: "d" input_dim: 1 input_dim: 1 input_dim: 9 input_dim: 9 '
+        'layers { bottom: "d" top: "e" layer { name: "a" type: "im2col" pad: 1 kernelsize: 3 new_num: 1 } }'
+        'layers { bottom: "e" top: "f" layer { name: "b" type: "conv" pad: 1 kernelsize: 3 num_output: 2 } }'
+    )
+    wanted = f"{target}: written, but not all of {source} is in it: layer 'a': type 'im2col' has no pad, kernelsize: "
+    with pytest.raises(ConfigError) as caught:
+        rewritten(source, target)
+    assert str(caught.value) == wanted + "see to them by hand"
+    net = text.parse(schema.NetParameter, target.read_text(), "out")
+    assert [layer.type for layer in net.layer] == ["Input", "Im2col", "Convolution"]
+    assert not net.layer[1].HasField("convolution_param") and net.layer[2].convolution_param.kernel_size == [3]
 
 
 def test_solvers_and_what_is_in_todays_form(tmp_path: Path) -> None:
