@@ -16,6 +16,8 @@ _READS_TOP = ("Sigmoid", "TanH", "ELU", "Exp", "Swish", "Softmax", "LRN", "MVN")
 """Types whose backward pass reads their top again."""
 _READS_BOTTOM = ("Clip", "Power", "BNLL", "Log", "LRN", "MVN")
 """Types whose backward pass reads what is gone where they work in place: their bottom, or their top's gradient."""
+_OVERWRITES = ("Convolution", "Deconvolution", "Eltwise", "Im2col", "InnerProduct", "Pooling", "SPP")
+"""Types that in place write over what they still read."""
 _TOLD_ELSEWHERE = ("Convolution", "Deconvolution", "InnerProduct", "Embed", "BatchNorm")
 """Types whose short lists of param `lint` tells of, or that do not learn."""
 _JOINS = ("Eltwise", "Concat")
@@ -84,6 +86,12 @@ def _own(shapes: NetShapes, at: int, spec: Any) -> Iterator[str]:
         yield f"{layer.type} in place has a wrong gradient in Caffe; give it a top of another name"
 
 
+def _overwriting(shapes: NetShapes, at: int, spec: Any) -> Iterator[str]:
+    layer = shapes.layers[at]
+    if _in_place(layer) and layer.type in _OVERWRITES:
+        yield f"{layer.type} in place overwrites what it reads: Caffe's numbers are wrong; give its top another name"
+
+
 def _short(shapes: NetShapes, at: int, spec: Any) -> Iterator[str]:
     layer = shapes.layers[at]
     given, blobs = len(spec.param), len(layer.param_shapes)
@@ -109,5 +117,5 @@ def _mixing(shapes: NetShapes, at: int, spec: Any) -> Iterator[str]:
 
 
 _Rule = Callable[[NetShapes, int, Any], Iterator[str]]
-_RULES: tuple[_Rule, ...] = (_rounding, _mixing)
+_RULES: tuple[_Rule, ...] = (_rounding, _mixing, _overwriting)
 _TRAIN_RULES: tuple[_Rule, ...] = (*_RULES, _after, _own, _short, _single)

@@ -197,6 +197,10 @@ LINT = (
         "works in place on the top of 'Sigmoid'",
     ),
     (inputs(x=(2, 3)) + layer("Power", "x", "x"), "Power in place has a wrong gradient"),
+    (
+        inputs(x=(2, 3), z=(2, 3)) + layer("Eltwise", "x z", "x"),
+        "Eltwise in place overwrites what it reads: Caffe's numbers are wrong",
+    ),
     (inputs(x=(2, 3, 4, 4)) + layer("MVN", "x", "x"), "MVN in place has a wrong gradient"),
     (inputs(x=(2, 3)) + layer("ReLU", "x", "x", "relu_param { negative_slope: -0.1 }"), "ReLU in place has a wrong"),
     (
