@@ -186,5 +186,5 @@ def test_refused(
     more, code, said = CASES[name]
     assert export.main([*words("lenet"), *more]) == code
     out, err = capsys.readouterr()
-    assert out == "" and err.startswith("caffe-on-grid export: ") and said in err and err.count("\n") == 1
+    assert out == "" and err.startswith("error: ") and said in err and err.count("\n") == 1
     assert [path.name for path in tmp_path.iterdir()] == ["other.caffemodel"]
