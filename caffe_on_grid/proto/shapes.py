@@ -171,6 +171,8 @@ class _Walk:
             shapes_checks.size(shape)
         for shape in made.tops if layer.bottom else ():
             need(count(shape) > 0, f"its top {shown(shape)} would hold no values")
+        for shape in (self.blobs[name] for name in layer.bottom if layer.type != "Silence"):
+            need(count(shape) > 0, f"its bottom {shown(shape)} holds no values")
         need(len(layer.param) <= len(made.params), f"{len(layer.param)} param for {len(made.params)} parameter blobs")
         shapes_checks.fillers(layer, rule, made)
         owned = self._own(layer, made)

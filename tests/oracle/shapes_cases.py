@@ -54,6 +54,7 @@ ACCEPTED: dict[str, str] = {
         x=(2, 3),
     ),
     "SigmoidCrossEntropyLoss 5-d": one("SigmoidCrossEntropyLoss", "", "l", a=(4, 1, 1, 2, 3), b=(4, 6)),
+    "Silence of nothing": one("Silence", "", "", x=(0, 3)),
     "scalar ReLU": one("ReLU", x=()),
     "conv": conv("num_output: 6 kernel_size: 3"),
     "conv twice": inputs(a=(2, 4, 9, 8), b=(2, 4, 9, 8))
@@ -329,6 +330,8 @@ REFUSED: dict[str, str] = {
     "HingeLoss 5-d": one("HingeLoss", "", "l", a=(4, 3, 1, 1, 1), b=(4,)),
     "Multinomial 5-d": one("MultinomialLogisticLoss", "", "l", a=(4, 3, 1, 1, 1), b=(4,)),
     "loss_weight for one of two tops": one("SoftmaxWithLoss", "loss_weight: 1", "l p", a=(4, 3), b=(4,)),
+    "Euclidean of nothing": one("EuclideanLoss", "", "l", a=(0, 3), b=(0, 3)),
+    "Reduction of nothing": one("Reduction", x=(0, 3)),
     "Euclidean items": one("EuclideanLoss", "", "l", a=(4, 3), b=(6, 2)),
     "Euclidean counts": one("EuclideanLoss", "", "l", a=(4, 3), b=(4, 2)),
     "HingeLoss items": one("HingeLoss", "", "l", a=(4, 3), b=(3,)),
