@@ -46,6 +46,8 @@ def _fill(items: Iterable[Item], folder: Path) -> int:
     writer = LmdbWriter(str(folder))
     count = 0
     for key, value in items:
+        if _ENDED:
+            raise _ENDED[0]
         writer.put(os.fsencode(key), value)
         count += 1
         if count % PROGRESS_RECORDS == 0:
@@ -132,18 +134,22 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
-def _on_term(*_: object) -> None:
-    raise Terminated("terminated; nothing was written")
+_ENDED: list[GridError] = []
+"""What a signal asks for: looked at between two records, since libraries drop what is raised while they run."""
+
+
+def _on_signal(number: int, _: object) -> None:
+    kind, how = (Interrupted, "interrupted") if number == signal.SIGINT else (Terminated, "terminated")
+    _ENDED.append(kind(f"{how}; nothing was written"))
+    if len(_ENDED) > 1:
+        raise _ENDED[0]
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Run the program; returns the exit code of errors.py."""
     args = parser().parse_args(argv)
     try:
-        try:
-            count = write(args.items(args), Path(args.out), args.overwrite)
-        except KeyboardInterrupt:
-            raise Interrupted("interrupted; nothing was written") from None
+        count = write(args.items(args), Path(args.out), args.overwrite)
     except GridError as error:
         return program.refuse(error)
     print(f"{args.out}: {count} records", file=sys.stderr)
@@ -151,5 +157,6 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, _on_term)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _on_signal)
     sys.exit(main())
