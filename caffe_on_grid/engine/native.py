@@ -14,7 +14,7 @@ import numpy as np
 
 from caffe_on_grid.engine.api import Array, EnginePlan, LayerInfo
 from caffe_on_grid.errors import ConfigError
-from caffe_on_grid.proto import schema
+from caffe_on_grid.proto import schedule, schema
 from caffe_on_grid.spec.codec import suggestion
 
 SOLVER_TYPES: dict[str, int] = {"SGD": 1, "Nesterov": 1, "AdaGrad": 1, "RMSProp": 1, "AdaDelta": 2, "Adam": 2}
@@ -82,9 +82,7 @@ def bare_net(net: Any) -> Any:
 
 def check_plan(plan: EnginePlan, layer_types: Iterable[str]) -> None:
     """Raise ConfigError for what would abort Caffe at once: an unknown solver type or layer type."""
-    kind = plan.solver.type
-    if kind not in SOLVER_TYPES:
-        raise ConfigError(f"solver: unknown type {kind!r}{_instead(kind, SOLVER_TYPES)}")
+    schedule.check_type(plan.solver)
     types = sorted(layer_types)
     for net in (plan.train_net, *plan.test_nets):
         for layer in net.layer if net is not None else ():

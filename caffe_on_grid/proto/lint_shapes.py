@@ -5,19 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from caffe_on_grid.proto import schema
+from caffe_on_grid.proto import in_place, schema
 from caffe_on_grid.proto.shapes_base import LayerShapes, NetShapes, count
 from caffe_on_grid.proto.shapes_wiring import branches
 
 MODEL_BYTES = 2**31
 """Protobuf's limit for one message: a larger .caffemodel cannot be read again."""
 
-_READS_TOP = ("Sigmoid", "TanH", "ELU", "Exp", "Swish", "Softmax", "LRN", "MVN")
-"""Types whose backward pass reads their top again."""
-_READS_BOTTOM = ("Clip", "Power", "BNLL", "Log", "LRN", "MVN")
-"""Types whose backward pass reads what is gone where they work in place: their bottom, or their top's gradient."""
-_OVERWRITES = ("Convolution", "Deconvolution", "Eltwise", "Im2col", "InnerProduct", "Pooling", "SPP")
-"""Types that in place write over what they still read."""
 _TOLD_ELSEWHERE = ("Convolution", "Deconvolution", "InnerProduct", "Embed", "BatchNorm")
 """Types whose short lists of param `lint` tells of, or that do not learn."""
 _JOINS = ("Eltwise", "Concat")
@@ -70,7 +64,7 @@ def _after(shapes: NetShapes, at: int, spec: Any) -> Iterator[str]:
     """Caffe's gradients are wrong behind an in-place layer that overwrites what its producer reads again."""
     layer = shapes.layers[at]
     maker = shapes.layers[layer.sources[0]] if _in_place(layer) else None
-    if maker is not None and maker.type in _READS_TOP:
+    if maker is not None and maker.type in in_place.READS_TOP:
         yield (
             f"works in place on the top of {maker.name!r}, whose backward pass ({maker.type}) reads it again: "
             "Caffe's gradient is wrong there; give it a top of another name"
@@ -80,15 +74,13 @@ def _after(shapes: NetShapes, at: int, spec: Any) -> Iterator[str]:
 def _own(shapes: NetShapes, at: int, spec: Any) -> Iterator[str]:
     """Caffe's gradients are wrong for some types in place."""
     layer = shapes.layers[at]
-    leaky = layer.type == "ReLU" and spec.relu_param.negative_slope < 0
-    centring = layer.type == "MVN" and not spec.mvn_param.normalize_variance
-    if _in_place(layer) and not centring and (layer.type in _READS_BOTTOM or leaky):
+    if _in_place(layer) and in_place.fault(spec):
         yield f"{layer.type} in place has a wrong gradient in Caffe; give it a top of another name"
 
 
 def _overwriting(shapes: NetShapes, at: int, spec: Any) -> Iterator[str]:
     layer = shapes.layers[at]
-    if _in_place(layer) and layer.type in _OVERWRITES:
+    if _in_place(layer) and layer.type in in_place.OVERWRITES:
         yield f"{layer.type} in place overwrites what it reads: Caffe's numbers are wrong; give its top another name"
 
 

@@ -13,12 +13,17 @@ from caffe_on_grid.spec.codec import suggestion
 
 def check(solver: Any) -> None:
     """Raise ConfigError for what no engine steps with: an unknown solver type or what `learning_rate` refuses."""
+    check_type(solver)
+    learning_rate(solver, 0)
+
+
+def check_type(solver: Any) -> None:
+    """Raise ConfigError for a solver type that Caffe lacks."""
     known = list(SOLVER_TYPES.values())
     if solver.type not in known:
         raise ConfigError(
             f"solver: unknown type {solver.type!r}{suggestion(solver.type, known)}; known: {', '.join(known)}"
         )
-    learning_rate(solver, 0)
 
 
 def learning_rate(solver: Any, iteration: int, current_step: Optional[int] = None) -> float:

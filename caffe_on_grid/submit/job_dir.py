@@ -13,7 +13,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
@@ -80,7 +80,6 @@ def build(job: JobSpec, folder: Path, net: Optional[str] = None, local: bool = T
     inside.mkdir()
     shipped = follow.ship(job.solver, inside, net, job.ignore_unknown_fields)
     nets = graph.solver_nets(shipped.message, shipped.read)
-    _spare([job.solver, *map(str, shipped.nets.values())], job.output)
     remarks = [*shipped.remarks, *_check_nets(job, shipped, nets, local)]
     if yarn:
         job = _qualified(job)
@@ -91,7 +90,7 @@ def build(job: JobSpec, folder: Path, net: Optional[str] = None, local: bool = T
         engine=replace(job.engine, solver_mode=_mode(job.engine.solver_mode, shipped.message)),
         data=replace(job.data, input=_input(job.data.input, local)),
         start=start,
-        output=_output(job.output, job.tasks),
+        output=_output(job.output, job.tasks, [Path(job.solver), *shipped.nets.values()]),
     )
     return Built(resolved, (*remarks, *more), memory.of(resolved, shipped.message, nets) if yarn else None)
 
@@ -220,16 +219,19 @@ def _start(asked: Start, trains: bool) -> tuple[Start, list[str]]:
     return Start((), _existing(asked.snapshot, "-snapshot")), notes
 
 
-def _output(asked: Output, tasks: tuple[str, ...]) -> Output:
-    """Where results go, absolute; what is to be written must not exist (unless overwritten) and be writable."""
+def _output(asked: Output, tasks: tuple[str, ...], sources: Sequence[Path]) -> Output:
+    """Where results go, absolute; what is to be written must not exist (unless overwritten) and be writable.
+
+    None may replace one of the job's `sources`, whatever --overwrite says.
+    """
     if asked.model is None:
         raise UsageError("-model is missing: the model to " + ("write" if "train" in tasks else "test"))
     if "train" in tasks:
-        _writable(asked.model, "-model", asked.overwrite)
+        _writable(asked.model, "-model", asked.overwrite, sources)
     else:
         _existing(asked.model, "-model")
     if asked.text is not None:
-        _writable(asked.text, "-output", asked.overwrite)
+        _writable(asked.text, "-output", asked.overwrite, sources)
     return replace(
         asked,
         model=follow.absolute(asked.model),
@@ -238,20 +240,12 @@ def _output(asked: Output, tasks: tuple[str, ...]) -> Output:
     )
 
 
-def _spare(sources: Iterable[str], asked: Output) -> None:
-    """Results must not replace the prototxts that the job is made of, whatever --overwrite says."""
-    for option, uri in (("-model", asked.model), ("-output", asked.text)):
-        path = paths.local_path(uri) if uri else None
-        if path is None or not connect(str(path)).exists(str(path)):
-            continue
-        for source in sources:
-            if path.samefile(source):
-                raise ConfigError(f"{option} {uri}: is {source} itself, which this job reads; name another file")
-
-
-def _writable(uri: str, option: str, overwrite: bool) -> None:
-    storage = connect(uri)
+def _writable(uri: str, option: str, overwrite: bool, sources: Sequence[Path]) -> None:
+    storage, path = connect(uri), paths.local_path(uri)
     if storage.exists(uri):
+        for source in sources:
+            if path is not None and path.samefile(source):
+                raise ConfigError(f"{option} {uri}: is {source} itself, which this job reads; name another file")
         if storage.is_folder(uri):
             raise ConfigError(f"{option} {uri}: is a folder; name a file")
         if not overwrite:

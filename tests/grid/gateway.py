@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import nets
 import pyspark
 from grids import QUICK_JVM, ROOT, TAG, Grid
 from spark.command import Command, Ended, Running
@@ -30,6 +33,8 @@ class Gateway(Command):
     """`Command` with the grid's configuration, and a site's file of settings in the working directory."""
 
     grid: Grid = field(default_factory=lambda: Grid(Path()))
+    store: str = ""
+    """Its folder on HDFS, while there is one."""
 
     @staticmethod
     def site() -> dict[str, str]:
@@ -44,6 +49,21 @@ class Gateway(Command):
         text = json.dumps({"cluster": cluster, "runtime": runtime, "spark_conf": conf})
         (self.folder / "caffe-on-grid.yaml").write_text(text)
         return self
+
+    @contextmanager
+    def stored(self, *folders: Path) -> Iterator[Gateway]:
+        """With copies of `folders` in a `store` of its own; closed and removed at the end."""
+        self.store = f"/tests/{self.folder.name}-{self.folder.stat().st_ino}"
+        self.grid.fs("-mkdir", "-p", self.store)
+        self.grid.fs("-put", *map(str, folders), self.store)
+        yield self
+        self.close()
+        self.grid.fs("-rm", "-r", "-f", "-skipTrash", self.store)
+
+    def net(self, source: str) -> str:
+        """A net with batches of 6 that reads a folder of the `store`."""
+        made = nets.net(Path("/nowhere"), Path("/nowhere"), batch=6)
+        return made.replace('"/nowhere"', f'"hdfs://{self.store}/{source}"')
 
     def environment(self) -> dict[str, str]:
         """Nothing of the caller's, but for the grid."""

@@ -27,15 +27,9 @@ echo '1, GPU-bbbb, Fake'
 def gateway(grid, runtime: Path, tmp_path_factory: pytest.TempPathFactory):
     """With Spark's jars on the nodes, and a job that never ends."""
     made = Gateway(tmp_path_factory.mktemp("gateway"), runtime, grid=grid).settle(spark_yarn_jars=JARS)
-    store = f"/tests/{made.folder.name}-{made.folder.stat().st_ino}"
-    grid.fs("-mkdir", "-p", store)
-    grid.fs("-put", str(nets.write_lmdb(made.folder / "train")), store)
-    net = nets.net(Path("/nowhere"), Path("/nowhere"), batch=6).replace('"/nowhere"', f'"hdfs://{store}/train"')
-    nets.write_job(made.folder / "job", net, FOREVER)
-    made.store = store
-    yield made
-    made.close()
-    grid.fs("-rm", "-r", "-f", "-skipTrash", store)
+    with made.stored(nets.write_lmdb(made.folder / "train")):
+        nets.write_job(made.folder / "job", made.net("train"), FOREVER)
+        yield made
 
 
 def start(gateway: Gateway, name: str, mode: str, *more: object) -> Running:

@@ -19,18 +19,12 @@ def gateway(grid, runtime: Path, tmp_path_factory: pytest.TempPathFactory):
     """With the same records here and on HDFS, and Spark's jars nowhere but here."""
     assert ARCHIVE.is_file(), "make archive"
     made = Gateway(tmp_path_factory.mktemp("gateway"), runtime, grid=grid).settle()
-    for name, records, seed in (("train", 60, 3), ("test", 24, 9)):
-        nets.write_lmdb(made.folder / name, records, seed)
-    store = f"/tests/{made.folder.name}-{made.folder.stat().st_ino}"
-    grid.fs("-mkdir", "-p", store)
-    grid.fs("-put", str(made.folder / "train"), str(made.folder / "test"), store)
-    nets.write_job(made.folder / "here", nets.net(made.folder / "train", made.folder / "test", batch=6), SOLVER)
-    there = nets.net(Path("/nowhere"), Path("/nowhere"), batch=6).replace('"/nowhere"', f'"hdfs://{store}/test"')
-    nets.write_job(made.folder / "there", there, SOLVER)
-    made.store = store
-    yield made
-    made.close()
-    grid.fs("-rm", "-r", "-f", "-skipTrash", store)
+    made_of = (("train", 60, 3), ("test", 24, 9))
+    train, test = (nets.write_lmdb(made.folder / name, records, seed) for name, records, seed in made_of)
+    with made.stored(train, test):
+        nets.write_job(made.folder / "here", nets.net(train, test, batch=6), SOLVER)
+        nets.write_job(made.folder / "there", made.net("test"), SOLVER)
+        yield made
 
 
 @pytest.fixture(scope="module")

@@ -8,17 +8,7 @@ from typing import Optional
 from caffe_on_grid.engine.torch.graph import Node
 from caffe_on_grid.engine.torch.layers_base import Layer
 from caffe_on_grid.engine.torch.layers_recurrent import Recurrent
-
-_REREADS_BOTTOM = {
-    "Clip": "lets the gradient pass everywhere",
-    "Power": "loses the incoming gradient",
-    "BNLL": "uses its output for its input",
-    "Log": "loses the incoming gradient",
-    "MVN": "loses the incoming gradient",
-    "LRN": "uses its output for its input",
-}
-_REREADS_TOP = frozenset({"Sigmoid", "TanH", "ELU", "Exp", "Swish", "Softmax", "LRN", "MVN"})
-_OVERWRITES = frozenset({"Convolution", "Deconvolution", "Eltwise", "Im2col", "InnerProduct", "Pooling", "SPP"})
+from caffe_on_grid.proto import in_place
 
 
 def fault_of(node: Node) -> Optional[str]:
@@ -28,11 +18,7 @@ def fault_of(node: Node) -> Optional[str]:
         return f"layer '{spec.name}': as in real Caffe, exposed hidden states pass no gradient"
     if not node.backward or not node.tops or node.tops[:1] != node.bottoms[:1]:
         return None
-    why = _REREADS_BOTTOM.get(spec.type)
-    if spec.type == "MVN" and not spec.mvn_param.normalize_variance:
-        why = None
-    if spec.type == "ReLU" and spec.relu_param.negative_slope < 0:
-        why = "with a negative slope below 0 uses its output for its input"
+    why = in_place.fault(spec)
     return f"layer '{spec.name}': real Caffe differs here because {spec.type} in place {why}" if why else None
 
 
@@ -41,7 +27,7 @@ def unlike(nodes: Sequence[Node]) -> Iterator[str]:
     for node in nodes:
         spec = node.spec
         within = spec.type == "LRN" and spec.lrn_param.norm_region != 0 and node.backward
-        if node.tops and node.tops[:1] == node.bottoms[:1] and (spec.type in _OVERWRITES or within):
+        if node.tops and node.tops[:1] == node.bottoms[:1] and (spec.type in in_place.OVERWRITES or within):
             yield (
                 f"layer '{spec.name}': real Caffe's numbers are others, and wrong, because {spec.type} in place "
                 "overwrites what it reads: give its top another name"
@@ -63,12 +49,12 @@ def faults_between(nodes: Sequence[Node]) -> list[str]:
     makers: dict[int, Node] = {}
     found = []
     for node in nodes:
-        in_place = bool(node.tops) and node.tops[:1] == node.bottoms[:1]
-        maker = makers.get(node.tops[0]) if in_place else None
-        if maker is not None and maker.backward and maker.spec.type in _REREADS_TOP:
+        within = bool(node.tops) and node.tops[:1] == node.bottoms[:1]
+        maker = makers.get(node.tops[0]) if within else None
+        if maker is not None and maker.backward and maker.spec.type in in_place.READS_TOP:
             found.append(
                 f"layer '{maker.spec.name}': real Caffe differs here because its backward pass reads its top, which "
                 f"'{node.spec.name}' overwrites in place"
             )
-        makers.update({top: node for top in node.tops if not (in_place and maker is not None)})
+        makers.update({top: node for top in node.tops if not (within and maker is not None)})
     return found

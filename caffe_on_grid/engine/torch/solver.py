@@ -17,7 +17,6 @@ from caffe_on_grid.engine.native import SOLVER_TYPES
 from caffe_on_grid.engine.torch.parameter import Parameter
 from caffe_on_grid.errors import ConfigError
 from caffe_on_grid.proto import schedule
-from caffe_on_grid.spec.codec import suggestion
 
 Tensors = list[torch.Tensor]
 ONE = np.float32(1)
@@ -106,9 +105,8 @@ def _alike(learnable: Sequence[Parameter]) -> list[list[int]]:
 
 def _check(message: Any) -> None:
     """Raise ConfigError for what the solvers' constructors CHECK, and for a rate that cannot be asked for."""
+    schedule.check_type(message)
     kind = message.type
-    if kind not in RULES:
-        raise ConfigError(f"solver: unknown type {kind!r}{suggestion(kind, RULES)}; known: {', '.join(RULES)}")
     if kind in ("AdaGrad", "RMSProp") and message.momentum:
         raise ConfigError(f"solver: momentum is {message.momentum:g}: it cannot be used with {kind}")
     if kind == "RMSProp" and not 0 <= message.rms_decay < 1:
