@@ -21,6 +21,8 @@ An error's text is one line: what, where, why, what to do. A traceback means a b
 
 from __future__ import annotations
 
+import signal
+
 
 class GridError(Exception):
     """Root of every expected error; `exit_code` is what the command ends with."""
@@ -96,6 +98,23 @@ class Terminated(GridError):
     """Ended by SIGTERM, after the job was ended."""
 
     exit_code = 143
+
+
+SIGNALS: dict[int, type[GridError]] = {
+    signal.SIGINT: Interrupted,
+    signal.SIGTERM: Terminated,
+    signal.SIGHUP: Terminated,
+}
+"""The error that each signal which ends a job stands for."""
+
+
+class Signalled(BaseException):
+    """A signal, raised where it came; no `except Exception`, ours or a library's, takes it for a fault of its own."""
+
+    def __init__(self, error: GridError) -> None:
+        """`error`: what the command ends with."""
+        super().__init__(str(error))
+        self.error = error
 
 
 CATEGORIES: dict[str, type[GridError]] = {

@@ -14,7 +14,7 @@ import click
 
 from caffe_on_grid import __version__
 from caffe_on_grid.cli import words
-from caffe_on_grid.errors import GridError, Interrupted, Terminated
+from caffe_on_grid.errors import GridError, Interrupted, Signalled, Terminated
 
 VERBS: dict[str, tuple[str, str]] = {
     "train": ("train:train", "Train a net."),
@@ -90,6 +90,8 @@ def main(argv: Optional[Sequence[str]] = None) -> NoReturn:
         code = _refused(error.format_message(), 2)
     except GridError as error:
         code = _refused(str(error), error.exit_code)
+    except Signalled as signalled:
+        code = _refused(str(signalled), signalled.error.exit_code)
     except (KeyboardInterrupt, click.Abort):
         code = _refused("interrupted", Interrupted.exit_code)
     sys.exit(code if isinstance(code, int) else 0)
@@ -102,7 +104,7 @@ def _refused(message: str, code: int) -> int:
 
 def _raise_on_sigterm() -> None:
     def raise_terminated(_number: int, _frame: Optional[FrameType]) -> NoReturn:
-        raise Terminated("ended by SIGTERM")
+        raise Signalled(Terminated("ended by SIGTERM"))
 
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, raise_terminated)

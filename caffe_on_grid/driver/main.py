@@ -12,7 +12,7 @@ from caffe_on_grid.driver import record
 from caffe_on_grid.driver.session import Session
 from caffe_on_grid.driver.signals import Signals
 from caffe_on_grid.driver.stage import Agent
-from caffe_on_grid.errors import ConfigError, GridError, Interrupted
+from caffe_on_grid.errors import ConfigError, GridError, Interrupted, Signalled
 from caffe_on_grid.gang import agent as gang_agent
 from caffe_on_grid.metrics import progress, words
 from caffe_on_grid.metrics.progress import Display
@@ -30,11 +30,10 @@ def main(argv: Optional[list[str]] = None, agent: Agent = gang_agent.run) -> int
         job_dir = _job_dir(argv)
         session = Session(read_job(job_dir), job_dir, display, signals, agent)
         session.run()
-        signals.ignore()
-    except KeyboardInterrupt:
-        error = Interrupted("ended by SIGINT")
+    except (Signalled, KeyboardInterrupt):
+        error = signals.caught or Interrupted("ended by SIGINT")
     except Exception as caught:
-        error = caught
+        error = signals.caught or caught
     signals.ignore()
     return _end(session, error, display)
 

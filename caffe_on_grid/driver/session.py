@@ -79,7 +79,8 @@ class Session:
         """All tasks of the job, one gang each; raises the first failure."""
         self.ledger.open(self._record, self._job.output.overwrite)
         self._record = dataclasses.replace(self._record, seed=identity.seed(self._job, self._job_dir))
-        self._sc = start_spark()
+        with self._signals.at_once():
+            self._sc = start_spark()
         self._signals.install()
         self._record = dataclasses.replace(
             self._record,

@@ -15,17 +15,11 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, Callable, Optional
 
-from caffe_on_grid.errors import GridError, Interrupted, Terminated
+from caffe_on_grid.errors import SIGNALS
 from caffe_on_grid.submit import argv
 
 TAIL = 12
 """Lines of Spark's output that are shown where it left nothing else."""
-
-SIGNALS: dict[int, type[GridError]] = {
-    signal.SIGINT: Interrupted,
-    signal.SIGTERM: Terminated,
-    signal.SIGHUP: Terminated,
-}
 
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None)

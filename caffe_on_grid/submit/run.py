@@ -11,10 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Optional
 
-from caffe_on_grid.errors import ContactLost, GridError
+from caffe_on_grid.errors import SIGNALS, ContactLost, GridError
 from caffe_on_grid.spec import run as records
 from caffe_on_grid.submit import aftermath, argv, yarn_run
-from caffe_on_grid.submit.process import SIGNALS, kill, started
+from caffe_on_grid.submit.process import kill, started
 
 GRACE_S = 30.0
 """How long a job may take to end after the first signal; then it is killed."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Optional
 
 import caffe_on_grid
-from caffe_on_grid.errors import GridError
+from caffe_on_grid.errors import SIGNALS, GridError
 from caffe_on_grid.metrics import progress, words
 from caffe_on_grid.spec import run as records
 from caffe_on_grid.storage import paths
@@ -161,12 +161,12 @@ class _Run:
             self._display.lines([*cause, *words.summary(record, _left(record))])
         if not caught or record.outcome == "done":
             return record
-        return replace(record, outcome="interrupted", exit_code=process.SIGNALS[caught[0]].exit_code)
+        return replace(record, outcome="interrupted", exit_code=SIGNALS[caught[0]].exit_code)
 
     def _error(self, record: Optional[records.RunRecord], code: int, caught: list[int], tail: list[str]) -> GridError:
         if caught:
             name = self._watch.id or "the application"
-            return process.SIGNALS[caught[0]](f"ended by a signal; {name} was killed")
+            return SIGNALS[caught[0]](f"ended by a signal; {name} was killed")
         if self._verdict is not None:
             return self._verdict
         return aftermath.died(record, code, self._last_words(tail))

@@ -54,6 +54,16 @@ class HdfsContract(FolderTreeContract):
             assert "\n" not in str(caught.value)
         assert store.read(paths.join(base, "x")) == b"x"
 
+    def test_a_file_that_a_writer_has_open(self, grid, store, base):
+        uri = paths.join(base, "x")
+        store.write(b"x", uri)
+        writer = hdfs.open_client(f"{grid.hdfs}/")._client.append(paths.split(uri)[2])
+        with pytest.raises(EnvironmentFault, match="another writer has the file open"):
+            store.append(b"y", uri)
+        writer.close()
+        store.append(b"y", uri)
+        assert store.read(uri) == b"xy"
+
     def test_a_name_longer_than_hdfs_takes(self, store, base):
         with pytest.raises(ConfigError, match="too long"):
             store.make_folder(paths.join(base, "x" * 300))
