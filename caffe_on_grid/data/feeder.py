@@ -7,7 +7,6 @@ has filled, or at last {"error", "message"}. Each byte it reads from the other p
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import os
 import signal
@@ -23,8 +22,7 @@ from caffe_on_grid.data import lmdb_source, shard, transform
 from caffe_on_grid.data.api import Array, FeedPlan, Record, Source
 from caffe_on_grid.data.ring import Ring, layout, slots_per_feeder
 from caffe_on_grid.errors import DataError, GridError
-
-_PR_SET_PDEATHSIG = 1
+from caffe_on_grid.spec import program
 
 
 class Batches:
@@ -173,9 +171,7 @@ def _serve_or_tell(plan: FeedPlan, number: int, pipes: Pipes) -> None:
 
 def _settle(pipes: Pipes, parent: int) -> None:
     """Die with the parent, leave Ctrl-C to it, and hold none of its files and sockets."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)
+    program.die_with(parent)
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)

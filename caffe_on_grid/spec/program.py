@@ -1,16 +1,20 @@
-"""The words of programs that read their own: refused as the command refuses its options, in one line."""
+"""What programs of ours share: words and errors refused as the command refuses its own, and an end with the parent."""
 
 from __future__ import annotations
 
 import argparse
+import ctypes
+import os
 import re
+import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn, Optional
 
-from caffe_on_grid.errors import GridError, UsageError
+from caffe_on_grid.errors import GridError, Interrupted, UsageError
 from caffe_on_grid.spec.codec import suggestion
 
+_PR_SET_PDEATHSIG = 1
 _CHOICE = re.compile(r"invalid choice: '(.*)' \(choose from (.*)\)")
 
 
@@ -18,6 +22,24 @@ def refuse(error: GridError) -> int:
     """Say what is wrong; the exit code."""
     print(f"error: {error}", file=sys.stderr)
     return error.exit_code
+
+
+def end(work: Callable[[], None]) -> int:
+    """Do a program's work; its exit code, what went wrong said in one line."""
+    try:
+        work()
+    except GridError as error:
+        return refuse(error)
+    except KeyboardInterrupt:
+        return refuse(Interrupted("interrupted"))
+    return 0
+
+
+def die_with(parent: int) -> None:
+    """Ask Linux for SIGKILL when the parent dies: of a killed parent nothing else is left to tell its children."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    if os.getppid() != parent:  # it died before it was asked
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 class Parser(argparse.ArgumentParser):

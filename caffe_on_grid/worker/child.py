@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import IO, Any
 
 from caffe_on_grid.errors import ConfigError, EnvironmentFault, GridError, from_category
+from caffe_on_grid.spec import program
 
 _CREATING = re.compile(r"\] Creating [Ll]ayer (\S+)$|\] (Network initialization done)", re.MULTILINE)
 _FATAL = re.compile(r"^F\d{4,8} \S+\s+\d+ ([^\]]+\] .*)$", re.MULTILINE)
@@ -26,8 +27,11 @@ def run(work: Callable[[], Any], what: str) -> Any:
     """
     sys.stdout.flush()
     with tempfile.TemporaryFile() as answer, tempfile.TemporaryFile() as said:
+        parent = os.getpid()
         child = os.fork()
         if not child:
+            program.die_with(parent)
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # the parent says what is to be said
             _live(work, answer, said)
         status = os.waitpid(child, 0)[1]
         lines = _read(said)

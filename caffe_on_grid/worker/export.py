@@ -10,7 +10,7 @@ from typing import Any, Optional
 
 from caffe_on_grid.engine import registry
 from caffe_on_grid.engine.export import deploy, parameters, state_dict
-from caffe_on_grid.errors import ConfigError, EnvironmentFault, GridError, UsageError
+from caffe_on_grid.errors import ConfigError, EnvironmentFault, UsageError
 from caffe_on_grid.proto import shapes
 from caffe_on_grid.proto.graph import DataLayer, data_layers
 from caffe_on_grid.proto.shapes_base import NetShapes
@@ -104,16 +104,16 @@ def _check(args: argparse.Namespace) -> None:
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Write OUT, whole or not at all; the exit code is the error's."""
     args = parser().parse_args(argv)
-    try:
-        _check(args)
-        content, remarks = export(args)
-        connect(args.out).write(content, args.out)
-    except GridError as error:
-        return program.refuse(error)
+    return program.end(lambda: _write(args))
+
+
+def _write(args: argparse.Namespace) -> None:
+    _check(args)
+    content, remarks = export(args)
+    connect(args.out).write(content, args.out)
     for remark in remarks:
         print(f"note: {remark}", file=sys.stderr)
     print(args.out)
-    return 0
 
 
 if __name__ == "__main__":

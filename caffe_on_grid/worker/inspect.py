@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Optional
 
-from caffe_on_grid.errors import ConfigError, GridError, UsageError
+from caffe_on_grid.errors import ConfigError, UsageError
 from caffe_on_grid.spec import program
 from caffe_on_grid.worker import child, inspect_files, inspect_net
 from caffe_on_grid.worker.timing import ENGINES, shape
@@ -83,15 +83,15 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Print what is there; the exit code is the error's."""
     args = parser().parse_args(argv)
-    try:
-        if args.svg:
-            raise UsageError("--svg: a picture is drawn by the command caffe-on-grid inspect, not by this program")
-        args.shape = shape(args.shape)
-        found = DESCRIBE[kind_of(args.path)](args.path, args)
-    except GridError as error:
-        return program.refuse(error)
+    return program.end(lambda: _show(args))
+
+
+def _show(args: argparse.Namespace) -> None:
+    if args.svg:
+        raise UsageError("--svg: a picture is drawn by the command caffe-on-grid inspect, not by this program")
+    args.shape = shape(args.shape)
+    found = DESCRIBE[kind_of(args.path)](args.path, args)
     print(json.dumps(found) if args.json else "\n".join(LINES[found["kind"]](found)))
-    return 0
 
 
 if __name__ == "__main__":

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
-import signal
 import sys
 import traceback
 from pathlib import Path
 from typing import Callable
 
 from caffe_on_grid.errors import GridError
-from caffe_on_grid.spec import codec
+from caffe_on_grid.spec import codec, program
 from caffe_on_grid.spec.rank import RankSpec
 from caffe_on_grid.worker import predict, train
 from caffe_on_grid.worker.assemble import Assembly, assemble, communicator, prepare
@@ -22,7 +20,7 @@ TASKS: dict[str, Callable[[Assembly, Reporter], None]] = {"train": train.run, "t
 
 def main() -> int:
     """Run this rank's task; the exit code is the error's."""
-    die_with_parent()
+    program.die_with(os.getppid())  # MPI's proxy does not pass its own such wish on
     folder = Path(os.environ["CAFFE_ON_GRID_GANG_DIR"])
     number = int(os.environ.get("PMI_RANK") or os.environ["CAFFE_ON_GRID_RANK"])
     take_log(folder / f"rank-{number}.log")
@@ -51,15 +49,6 @@ def live(spec: RankSpec, reporter: Reporter) -> int:
         return code
     finally:
         reporter.close()
-
-
-def die_with_parent() -> None:
-    """Ask the kernel for SIGKILL when the parent dies: MPI's proxy does not pass its own such wish on."""
-    pr_set_pdeathsig = 1
-    parent = os.getppid()
-    ctypes.CDLL(None, use_errno=True).prctl(pr_set_pdeathsig, signal.SIGKILL)
-    if os.getppid() != parent:  # it died in between
-        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def take_log(path: Path) -> None:

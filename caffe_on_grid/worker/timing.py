@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 from caffe_on_grid.engine import registry
-from caffe_on_grid.errors import GridError, UsageError
+from caffe_on_grid.errors import UsageError
 from caffe_on_grid.spec import program
 from caffe_on_grid.worker import child, offline
 
@@ -92,16 +92,16 @@ def lines(times: dict[str, Any]) -> Iterator[str]:
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Print the times; the exit code is the error's."""
     args = parser().parse_args(argv)
-    try:
-        if args.iterations < 1:
-            raise UsageError(f"-iterations {args.iterations}: expected at least 1")
-        times = child.run(lambda: measure(args), str(args.model))
-    except GridError as error:
-        return program.refuse(error)
+    return program.end(lambda: _show(args))
+
+
+def _show(args: argparse.Namespace) -> None:
+    if args.iterations < 1:
+        raise UsageError(f"-iterations {args.iterations}: expected at least 1")
+    times = child.run(lambda: measure(args), str(args.model))
     for note in (*times["left_out"], *times["inputs"]):
         print(note, file=sys.stderr)
     print(json.dumps(times) if args.json else "\n".join(lines(times)))
-    return 0
 
 
 if __name__ == "__main__":

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
 
 import nets
 import numpy as np
@@ -101,6 +106,31 @@ def test_errors_are_one_line(run, words, code, said) -> None:
     done = run(*words, check=False)
     assert done.returncode == code and done.stdout == "", done
     assert said in done.stderr and len(done.stderr.splitlines()) == 1, done.stderr
+
+
+@pytest.mark.parametrize("send", [os.kill, os.killpg])
+@pytest.mark.parametrize(
+    ("number", "code", "said"), [(signal.SIGINT, 130, "error: interrupted\n"), (signal.SIGTERM, -15, "")]
+)
+def test_signals_leave_one_line_and_nobody(runtime, runtime_env, folder, send, number, code, said) -> None:
+    """A signal to the program alone, as by `kill`, and to its whole group, as by a terminal."""
+    command = [runtime / "bin" / "python", "-m", "caffe_on_grid.worker.timing", "-model", "net.prototxt"]
+    running = subprocess.Popen(
+        [*command, "-iterations", "1000000000"], cwd=folder, env=runtime_env, stderr=subprocess.PIPE, text=True,
+        start_new_session=True,
+    )  # fmt: skip
+    children = Path(f"/proc/{running.pid}/task/{running.pid}/children")
+    while not (child := children.read_text().split()):
+        time.sleep(0.01)
+    while not any("libcaffe" in line for line in Path(f"/proc/{child[0]}/maps").read_text().splitlines()):
+        time.sleep(0.01)
+    send(running.pid, number)
+    assert (running.communicate()[1], running.returncode) == (said, code)
+    for _ in range(1000):
+        if not Path(f"/proc/{child[0]}").exists():
+            break
+        time.sleep(0.01)
+    assert not Path(f"/proc/{child[0]}").exists()
 
 
 @pytest.mark.torch
