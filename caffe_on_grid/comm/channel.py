@@ -7,6 +7,7 @@ Nothing is encrypted. Whoever breaks these rules is cut off.
 
 from __future__ import annotations
 
+import errno
 import hmac
 import json
 import secrets
@@ -15,6 +16,7 @@ import socket
 import struct
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Optional
 
@@ -131,12 +133,27 @@ class Channel:
         raise Closed(f"{self.peer} {why}")
 
 
+def _listen(host: str, ports: Sequence[int]) -> socket.socket:
+    for port in ports:
+        try:
+            family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+            return socket.create_server((host, port), family=family, backlog=512)
+        except OSError as error:
+            why = error
+            if error.errno != errno.EADDRINUSE:
+                break
+    tried = f"port {port}" if len(ports) == 1 else f"ports {ports[0]} to {ports[-1]}"
+    raise EnvironmentFault(f"{host}: the driver cannot listen for the executors at {tried}: {why.strerror or why}")
+
+
 class Listener:
     """The driver's end: accepts whoever proves to know `key`. One thread calls `accept`."""
 
-    def __init__(self, host: str, key: bytes) -> None:
-        family = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0][0]
-        self._socket = socket.create_server((host, 0), family=family, backlog=512)
+    def __init__(self, host: str, key: bytes, bind: Optional[str] = None, ports: Sequence[int] = (0,)) -> None:
+        """`host`: where agents find it; `bind`: the address it listens at (default `host`); `ports`: the first free one
+        is taken, 0 is any. EnvironmentFault where it cannot listen.
+        """
+        self._socket = _listen(bind or host, ports)
         self._socket.setblocking(False)
         self._key = key
         self._pending: list[_Peer] = []

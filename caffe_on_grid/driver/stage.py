@@ -14,18 +14,21 @@ from dataclasses import dataclass
 from typing import Any, Optional, Protocol
 
 from py4j.protocol import Py4JError
-from pyspark import SparkContext
+from pyspark import SparkConf, SparkContext
 
 from caffe_on_grid.comm.channel import Listener
 from caffe_on_grid.driver.inbox import Arrived, Done, Ended, Event, Inbox
 from caffe_on_grid.driver.monitor import Monitor
-from caffe_on_grid.errors import GangError, GridError, from_category
+from caffe_on_grid.errors import ConfigError, GangError, GridError, from_category
 from caffe_on_grid.gang.plan import GangPlan
 from caffe_on_grid.metrics.state import GangState
 from caffe_on_grid.spec.report import Failed, Report
 
 Agent = Callable[[GangPlan], list[str]]
 """The body of one barrier task."""
+
+PORT = "spark.caffeOnGrid.driver.port"
+"""Setting of Spark's: the first port at which the driver listens for the agents."""
 
 _TICK_S = 0.2
 _JOB = "spark job"
@@ -80,13 +83,24 @@ def run(
     Spark job has been cancelled.
     """
     key = secrets.token_bytes(32)
-    listener = Listener(sc.getConf().get("spark.driver.host") or "localhost", key)
+    listener = listen(sc.getConf(), key)
     gang = _Gang(sc, Inbox(listener), monitor, limits, observer)
     try:
         gang.start(plan_for(listener.address, key), agent)
         gang.watch()
     finally:
         gang.end()
+
+
+def listen(conf: SparkConf, key: bytes) -> Listener:
+    """The driver's ear, at the address of Spark's own; from PORT on as many ports are tried as Spark would."""
+    host = conf.get("spark.driver.host") or "localhost"
+    asked = conf.get(PORT) or "0"
+    if not asked.isdecimal() or int(asked) > 65535:
+        raise ConfigError(f"{PORT}={asked}: expected a port, 1 to 65535, or 0 for any")
+    first, more = int(asked), int(conf.get("spark.port.maxRetries") or 16)
+    ports = range(first, min(first + more, 65535) + 1) if first else (0,)
+    return Listener(host, key, conf.get("spark.driver.bindAddress"), ports)
 
 
 class _Gang:

@@ -47,6 +47,29 @@ def raw_far_end(listener):
     return bare, far
 
 
+def test_the_first_free_port_is_taken(listener):
+    """Two jobs of one gateway behind a firewall with a few open ports."""
+    taken = listener.address[1]
+    with pytest.raises(EnvironmentFault, match=rf"127\.0\.0\.1: .* at port {taken}: Address already in use"):
+        channel.Listener("127.0.0.1", KEY, ports=[taken])
+    other = channel.Listener("127.0.0.1", KEY, ports=[taken, 0])
+    assert other.address[1] != taken
+    for end in dialled(other):
+        end.close()
+    other.close()
+
+
+def test_it_is_found_at_one_address_and_listens_at_another():
+    """A driver behind address translation, or in a container."""
+    made = channel.Listener("localhost", KEY, bind="127.0.0.1")
+    assert made.address[0] == "localhost"
+    for end in dialled(made):
+        end.close()
+    made.close()
+    with pytest.raises(EnvironmentFault, match=r"192\.0\.2\.1: the driver cannot listen .*: Cannot assign requested"):
+        channel.Listener("localhost", KEY, bind="192.0.2.1")
+
+
 def test_messages_cross_both_ways_in_order(pair):
     near, far = pair
     for value in range(50):
