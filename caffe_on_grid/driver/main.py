@@ -18,6 +18,7 @@ from caffe_on_grid.metrics import progress, words
 from caffe_on_grid.metrics.progress import Display
 from caffe_on_grid.spec import codec
 from caffe_on_grid.spec.job import JobSpec
+from caffe_on_grid.spec.run import Cause
 
 
 def main(argv: Optional[list[str]] = None, agent: Agent = gang_agent.run) -> int:
@@ -56,22 +57,19 @@ def read_job(job_dir: Path) -> JobSpec:
 
 def _end(session: Optional[Session], error: Optional[BaseException], display: Display) -> int:
     """Write and say how it ended; the exit code."""
-    code = record.exit_code(error, session.stepped if session else False)
     if error and not isinstance(error, GridError):
         display.close()
         display.lines("".join(traceback.format_exception(type(error), error, error.__traceback__)).splitlines())
-    cause = record.cause(error)
-    failed = [words.failure_line(cause)] if cause else []
     if session is None:
-        display.lines(failed)
-        return code
-    try:
-        _, summary = session.close(error)
-    except GridError as unwritten:
-        display.lines([*failed, f"error: the outcome could not be written: {record.one_line(str(unwritten))}"])
-        return code or unwritten.exit_code
-    display.lines([*failed, *summary])
-    return code
+        display.lines(_failed(record.cause(error)))
+        return record.exit_code(error, False)
+    final, summary = session.close(error)
+    display.lines([*_failed(final.cause), *summary])
+    return final.exit_code or 0
+
+
+def _failed(cause: Optional[Cause]) -> list[str]:
+    return [words.failure_line(cause)] if cause else []
 
 
 if __name__ == "__main__":

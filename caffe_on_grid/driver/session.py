@@ -21,7 +21,7 @@ from caffe_on_grid.driver import identity, record, stage
 from caffe_on_grid.driver.ledger import Ledger
 from caffe_on_grid.driver.monitor import Monitor
 from caffe_on_grid.driver.signals import Signals
-from caffe_on_grid.errors import ConfigError, EnvironmentFault
+from caffe_on_grid.errors import ConfigError, EnvironmentFault, GridError
 from caffe_on_grid.gang import environment
 from caffe_on_grid.gang.plan import GangPlan
 from caffe_on_grid.metrics import report as pictures
@@ -29,9 +29,16 @@ from caffe_on_grid.metrics import words
 from caffe_on_grid.metrics.progress import Display
 from caffe_on_grid.metrics.state import GangState
 from caffe_on_grid.spec.job import JobSpec
-from caffe_on_grid.spec.report import Report
+from caffe_on_grid.spec.report import Remarked, Report
 from caffe_on_grid.spec.run import RunRecord, Versions, now
 from caffe_on_grid.storage import paths, runs
+
+SOON_S = 10.0
+"""For the run's record to be written at its end, as long as the gateway waits after a signal."""
+LATER_S = 600.0
+"""The same where nobody is in a hurry: a NameNode may be starting again."""
+LAST_S = 5.0
+"""For the word that it could not be written."""
 
 
 @dataclass
@@ -92,16 +99,42 @@ class Session:
             self._run_gang(self._sc, task)
 
     def close(self, error: Optional[BaseException]) -> tuple[RunRecord, list[str]]:
-        """End Spark, write the outcome and draw the picture; the record, and the lines that sum the run up."""
+        """End Spark, write the outcome and draw the picture; the record, and the lines that sum the run up.
+
+        A run that went well and whose record cannot be written has failed by that.
+        """
         self._display.close()
         stop_spark(self._sc)
+        final = self._ended(error)
+        self.ledger.metrics.ended(final.outcome, final.exit_code or 0, time.time())
+        unwritten = self._end_books(final)
+        if unwritten is None:
+            return final, self._left(final)
+        word = f"the run's record is not whole: {unwritten}"
+        if error is None:
+            final = self._ended(type(unwritten)(f"the run is done, but {word}"))
+        self.ledger.give_up(final, LAST_S)
+        return final, [*self._left(final), *([f"remark:    {record.one_line(word)}"] if error else [])]
+
+    def _ended(self, error: Optional[BaseException]) -> RunRecord:
         code = record.exit_code(error, self.stepped)
-        final = dataclasses.replace(
+        return dataclasses.replace(
             self._now(), outcome=record.outcome(error), ended=now(), exit_code=code, cause=record.cause(error)
         )
-        self.ledger.write(final)
-        self.ledger.metrics.ended(final.outcome, code, time.time())
-        return final, self._left(final)
+
+    def _end_books(self, final: RunRecord) -> Optional[GridError]:
+        """What kept the books from being written; a store that is away is waited for, unless a signal ended the run."""
+        try:
+            self.ledger.end(final, SOON_S)
+        except GridError as fault:
+            if final.outcome == "interrupted":
+                return fault
+            self._display.lines([f"remark: the run's record is tried for {LATER_S / 60:g} minutes more: {fault}"])
+            try:
+                self.ledger.end(final, LATER_S)
+            except GridError as last:
+                return last
+        return None
 
     def _run_gang(self, sc: SparkContext, task: str) -> None:
         job, known = self._job, self._record
@@ -128,7 +161,11 @@ class Session:
     def tick(self, state: GangState) -> None:
         """Some time has passed (stage.Observer)."""
         self._signals.check()
-        self.ledger.metrics.tick(time.monotonic())
+        trouble = self.ledger.trouble()
+        if trouble:
+            said = f"the run's record falls behind; what is missing is written as soon as it can be: {trouble}"
+            state.remarks.append(said)
+            self.report(Remarked(-1, time.time(), said), state)
         self._display.tick(state, time.monotonic())
 
     def _announce(self, state: GangState) -> None:

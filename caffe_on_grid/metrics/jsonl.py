@@ -16,17 +16,12 @@ from caffe_on_grid.spec.report import Report
 _EVERY_RANK = (reports.Failed, reports.Remarked, reports.Finished)
 """Reports that are written whichever rank sends them; the others only from rank 0."""
 
-FLUSH_S = 1.0
-"""Lines wait this long at most before they are appended."""
-
 
 class MetricsLog:
-    """Collects lines and appends them in pieces, since some storages append slowly."""
+    """Makes the lines of a run, each with its newline, and puts them where it is told to."""
 
-    def __init__(self, append: Callable[[bytes], None]) -> None:
-        self._append = append
-        self._lines: list[str] = []
-        self._flushed_at = 0.0
+    def __init__(self, put: Callable[[str], None]) -> None:
+        self._put = put
 
     def gang(self, task: str, run_id: str, time: float) -> None:
         """A task begins."""
@@ -35,7 +30,7 @@ class MetricsLog:
     def report(self, report: Report, state: GangState) -> None:
         """A rank's report; a step that rank 0 displays also brings the line over all ranks."""
         if report.rank == 0 or isinstance(report, _EVERY_RANK):
-            self._lines.append(reports.to_line(report))
+            self._put(reports.to_line(report))
         if report.rank == 0 and isinstance(report, reports.Stepped):
             now = rates(state)
             if now:
@@ -44,23 +39,9 @@ class MetricsLog:
     def ended(self, outcome: str, exit_code: int, time: float) -> None:
         """The run has ended: the last line, for whoever follows the file."""
         self._add({"kind": "ended", "outcome": outcome, "exit_code": exit_code, "time": time})
-        self.flush(time)
-
-    def tick(self, now: float) -> None:
-        """Append what waits, if it has waited long enough."""
-        if now - self._flushed_at >= FLUSH_S:
-            self.flush(now)
-
-    def flush(self, now: float) -> None:
-        """Append what waits."""
-        self._flushed_at = now
-        if self._lines:
-            data = "".join(self._lines).encode()
-            self._lines = []
-            self._append(data)
 
     def _add(self, value: dict[str, Any]) -> None:
-        self._lines.append(json.dumps(value, ensure_ascii=False) + "\n")
+        self._put(json.dumps(value, ensure_ascii=False) + "\n")
 
 
 def ranks_line(report: reports.Stepped, now: Rates, state: GangState) -> dict[str, Any]:

@@ -34,7 +34,10 @@ class Storage(Protocol):
         """The same for a small content."""
 
     def append(self, data: bytes, uri: str) -> None:
-        """Add to the end of a file (created if absent); readers may see it grow."""
+        """Add to the end of a file (created if absent); readers may see it grow.
+
+        What fails may have added a part of it, or all: whoever tries again looks at the size first.
+        """
 
     def make_folder(self, uri: str) -> None:
         """Create a folder and its parents."""

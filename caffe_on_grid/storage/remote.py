@@ -120,10 +120,8 @@ FAULTS: dict[str, tuple[type[GridError], str]] = {
 }
 """Kind of a StoreFault → class and what is said after the URI; others are an EnvironmentFault in the store's words."""
 
-UNDONE = frozenset({"SafeModeException", "StandbyException", "RetriableException", "Unreachable"})
-"""The store did nothing: any call may be tried again."""
-PASSING = UNDONE | {"Broken"}
-"""Worth another try where trying twice does no harm."""
+PASSING = frozenset({"SafeModeException", "StandbyException", "RetriableException", "Unreachable", "Broken"})
+"""Worth another try where trying twice does no harm: whether the store did it already is not known."""
 
 
 def translate(fault: StoreFault, uri: str) -> GridError:
@@ -218,8 +216,8 @@ class RemoteStorage:
         self._place(uri, lambda: iter((data,)))
 
     def append(self, data: bytes, uri: str) -> None:
-        """Add to the end of a file; makes it, and its folder."""
-        self._call(uri, lambda client, path: _append(client, path, data), UNDONE)
+        """Add to the end of a file; makes it, and its folder. Tried once: even what failed may have added all of it."""
+        self._call(uri, lambda client, path: _append(client, path, data), frozenset())
 
     def make_folder(self, uri: str) -> None:
         """Create a folder and its parents; one that exists is fine."""
@@ -253,7 +251,7 @@ class RemoteStorage:
         target = paths.split(uri)[2]
         try:
             self._call(aside, lambda client, path: client.create(path, content), PASSING, uri)
-            self._call(aside, lambda client, path: client.rename(path, target), UNDONE, uri)
+            self._call(aside, lambda client, path: _rename(client, path, target), PASSING, uri)
         except BaseException:
             with suppress(StoreFault):
                 self._open(uri).remove(paths.split(aside)[2])
@@ -278,6 +276,12 @@ def _append(client: Client, path: str, data: bytes) -> None:
         if fault.kind != "FileNotFoundException":
             raise
         client.create(path, lambda: iter((data,)))
+
+
+def _rename(client: Client, source: str, target: str) -> None:
+    """Rename a file that was there a moment ago; where it is not any more, an earlier try has done it."""
+    if client.entry(source) is not None:
+        client.rename(source, target)
 
 
 def _pieces(path: Path) -> Iterator[bytes]:
