@@ -66,7 +66,7 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 def _in_python(python: Path, environment: dict[str, str]) -> Run:
     def run(
-        args: Sequence[str], cwd: Path | None = None, check: bool = True, timeout: float = 120, **env: str
+        args: Sequence[str], cwd: Path | None = None, check: bool = True, timeout: float = 240, **env: str
     ) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
             [str(python), *args],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import subprocess
 import threading
@@ -44,27 +45,29 @@ class Ranks:
     seed: int = 7
     lines: list[str] = field(default_factory=list)
 
-    def run(self, job: JobSpec, job_dir: Path, world: int = 1, task: str = "train", timeout: float = 120) -> Outcome:
+    def run(self, job: JobSpec, job_dir: Path, world: int = 1, task: str = "train", timeout: float = 240) -> Outcome:
         gang = self.folder / f"gang-{len(list(self.folder.iterdir()))}"
         gang.mkdir()
         for rank in range(world):
             self._prepare(gang, rank, world, job, job_dir, task)
         lines: list[str] = []
-        listeners = [self._listen(gang / f"rank-{rank}", lines) for rank in range(world)]
-        done = subprocess.run(
-            self._command(world),
-            env={
-                **self.env,
-                "CAFFE_ON_GRID_GANG_DIR": str(gang),
-                **({"CAFFE_ON_GRID_RANK": "0"} if world == 1 else {}),
-            },
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            cwd="/",
-        )
-        for listener in listeners:
-            listener()
+        stops = [self._listen(gang / f"rank-{rank}", lines) for rank in range(world)]
+        try:
+            done = subprocess.run(
+                self._command(world),
+                env={
+                    **self.env,
+                    "CAFFE_ON_GRID_GANG_DIR": str(gang),
+                    **({"CAFFE_ON_GRID_RANK": "0"} if world == 1 else {}),
+                },
+                capture_output=True,
+                text=True,
+                timeout=timeout,
+                cwd="/",
+            )
+        finally:
+            for stop in stops:
+                stop()
         logs = {r: (gang / f"rank-{r}.log").read_text() for r in range(world) if (gang / f"rank-{r}.log").exists()}
         return Outcome(done.returncode, [from_line(line) for line in lines], logs, done.stdout + done.stderr)
 
@@ -97,14 +100,15 @@ class Ranks:
 
     def _listen(self, scratch: Path, lines: list[str]):
         server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        server.bind(str(scratch / "report.sock"))
+        folder = os.open(scratch, os.O_RDONLY)
+        server.bind(f"/proc/self/fd/{folder}/report.sock")  # the path itself may be longer than an address
+        os.close(folder)
         server.listen(1)
-        server.settimeout(10)
 
         def serve() -> None:
             try:
                 peer, _ = server.accept()
-            except OSError:
+            except OSError:  # the ranks have ended, and this one has never come
                 return
             with peer, peer.makefile() as stream:
                 lines.extend(stream)
@@ -113,7 +117,8 @@ class Ranks:
         thread.start()
 
         def stop() -> None:
-            server.close()
+            server.shutdown(socket.SHUT_RDWR)  # wakes a thread that still waits for its rank
             thread.join(70)
+            server.close()
 
         return stop

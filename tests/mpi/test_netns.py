@@ -108,7 +108,7 @@ class Cluster:
         programs = [self._start(i, driver, barrier, sync, env) for i in range(self.hosts.count)]
         with self.hosts.watched(programs):
             try:
-                said = "".join(program.communicate(timeout=120)[0] for program in programs)
+                said = "".join(program.communicate(timeout=200)[0] for program in programs)
             finally:
                 for program in programs:
                     program.kill()
