@@ -103,7 +103,7 @@ class Command:
 
     def left_behind(self) -> list[str]:
         """What is still in the temporary folder."""
-        return sorted(p.name for p in (self.folder / "temp").iterdir() if p.name != "hsperfdata_root")
+        return sorted(p.name for p in (self.folder / "temp").iterdir() if not p.name.startswith("hsperfdata_"))
 
 
 class Running:
@@ -163,7 +163,7 @@ class Running:
         lines = self.processes("python -m caffe_on_grid.worker.main")
         ranks = [pid for pid, line in lines.items() if "guard" not in line]
         wanted = f"PMI_RANK={number}".encode()
-        own = [p for p in ranks if wanted in Path(f"/proc/{p}/environ").read_bytes().split(b"\0")]
+        own = [p for p in ranks if wanted in _environment(p)]
         (pid,) = [p for p in own if _parent(p) not in own]
         return pid
 
@@ -189,6 +189,13 @@ def _words(entry: Path) -> str:
         return (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
     except OSError:
         return ""
+
+
+def _environment(pid: int) -> list[bytes]:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:  # a child of a rank's between fork and exec, which has ended
+        return []
 
 
 def _parent(pid: int) -> int:

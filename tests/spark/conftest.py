@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from pathlib import Path
@@ -37,3 +38,4 @@ def spark(root):
         (job / "job.json").write_text("{}")
         yield context
         context.stop()
+        gc.collect()  # pyspark's sockets: their warnings are ignored here, and errors in the next module

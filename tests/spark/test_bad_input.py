@@ -164,6 +164,9 @@ ON_THE_GATEWAY: dict[str, tuple[Spoil, int, str]] = {
 }  # fmt: skip
 
 IN_A_RANK: dict[str, tuple[Spoil, int, str]] = {
+    "executors missing": (  # the first: the others run while it waits, long enough for one executor
+        words("--master", "local-cluster[2,1,1024]", "--gang-timeout", "30s", "--", "--conf", "spark.cores.max=1"), 6,
+        "1 of 2 executors"),
     "mismatched shapes": (
         net('bottom: "ip2" bottom: "label" top: "loss"', 'bottom: "ip2" bottom: "conv" top: "loss"'), 3,
         "Check failed: outer_num_ * inner_num_ == bottom[1]->count()"),
@@ -174,9 +177,6 @@ IN_A_RANK: dict[str, tuple[Spoil, int, str]] = {
     "runtime broken": (broken, 4, "could not start: ModuleNotFoundError: No module named"),
     "MPI missing": (without_mpi, 4, "no MPI (bin/mpiexec) in the runtime"),
     "infiniband missing": (words("-connection", "infiniband"), 4, "no RDMA device with an active port on "),
-    "executors missing": (
-        words("--master", "local-cluster[2,1,1024]", "--gang-timeout", "10s", "--", "--conf", "spark.cores.max=1"), 6,
-        "1 of 2 executors"),
 }  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -84,7 +85,7 @@ class Driver:
 
     def python(self) -> int:
         """The Python driver's pid."""
-        (pid,) = [p for p, line in self.processes() if "python" in line.split()[0] and "driver_entry.py" in line]
+        (pid,) = [p for p, line in self.processes() if "driver_entry.py" in line and "python" in line.split()[0]]
         return pid
 
 
@@ -112,7 +113,8 @@ def driver(tmp_path):
         each.process.kill()
         each.process.communicate()
         for pid, _ in each.processes():
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # Spark's Python daemon ends by itself, a moment later
+                os.kill(pid, signal.SIGKILL)
 
 
 def test_a_job_that_trains_and_tests(driver):

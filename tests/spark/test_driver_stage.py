@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from gang_support import wait_until
 from pyspark import SparkContext
 from pyspark.conf import SparkConf
 
@@ -86,6 +87,11 @@ def running(sc, what):
     return [job for job in jobs if job.status == "RUNNING"]
 
 
+def none_runs(sc, what):
+    """Whether no such job runs, as soon as Spark's tracker knows: it hears of an end after who waits for it."""
+    return wait_until(lambda: running(sc, what) == [], 5)
+
+
 def test_a_gang_that_ends_well(sc, tmp_path):
     monitor, seen, error = run(sc, tmp_path, "well")
     assert error is None
@@ -110,12 +116,12 @@ FAILURES = [
 
 @pytest.mark.parametrize(("what", "cls", "words", "rank"), FAILURES, ids=[f[0] for f in FAILURES])
 def test_the_first_failure_is_the_cause(sc, tmp_path, what, cls, words, rank):
-    _, _, error = run(sc, tmp_path, what, step_s=1.5 if what == "hang" else 30.0)
+    _, _, error = run(sc, tmp_path, what, step_s=3.0 if what == "hang" else 30.0)
     assert type(error) is cls
     assert words in str(error)
     assert isinstance(error.__cause__, stage.Reported)
     assert rank is None or error.__cause__.failed.rank == rank
-    assert running(sc, what) == []
+    assert none_runs(sc, what)
     if what == "late-cause":
         told = {p.name: p.read_text() for p in tmp_path.iterdir()}
         assert told == dict.fromkeys(("stopped-0", "stopped-1"), words)
