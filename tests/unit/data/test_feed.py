@@ -3,6 +3,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import errno
+import gc
 import json
 import os
 import signal
@@ -195,6 +196,7 @@ def test_a_killed_feeder_is_noticed(path):
 
 
 def test_closing_ends_the_feeders_and_frees_the_descriptors(path):
+    gc.collect()  # what earlier tests have left open is not to be closed meanwhile
     before = sorted(Path("/proc/self/fd").iterdir())
     first, second = feed.start(plan(path)), feed.start(plan(path, feeders=2))
     pids = [one.pid for one in first._feeders + second._feeders]

@@ -56,11 +56,12 @@ def test_the_exit_code_is_the_program_s(guarded, script, code):
     assert program.code() == code
 
 
-def test_the_end_of_the_program_is_the_end_of_what_it_started(guarded):
-    program = guarded(f'setsid /bin/sh -c "{STUBBORN}" & sleep 0.5')
+def test_the_end_of_the_program_is_the_end_of_what_it_started(guarded, tmp_path):
+    program = guarded(f'setsid /bin/sh -c "{STUBBORN}" & while [ ! -e seen ]; do sleep 0.05; done')
     wait_until(lambda: "ready" in program.output())
     members = family(program)
     assert len(members) >= 3
+    (tmp_path / "seen").touch()
     wait_until(lambda: program.code() == 0)
     assert not [pid for pid in members if alive(pid)]
 

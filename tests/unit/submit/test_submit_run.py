@@ -152,14 +152,15 @@ def _alive(pid: int) -> bool:
 
 
 def signal_when(path: Path, number: int, times: int = 1) -> threading.Thread:
-    """Signal this process once `path` has appeared; then again while it is asked to."""
+    """Signal this process once `path` has appeared; then again while it is asked to; then make `sent` beside it."""
 
     def wait() -> None:
         while not path.exists():
             time.sleep(0.02)
         for _ in range(times):
             os.kill(os.getpid(), number)
-            time.sleep(0.2)
+            time.sleep(0.5)  # a second one that comes before the first is taken would be one with it
+        path.with_name("sent").touch()
 
     thread = threading.Thread(target=wait, daemon=True)
     thread.start()
@@ -230,7 +231,8 @@ def test_a_hangup_that_is_ignored_stays_so(tmp_path: Path) -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         signal_when(tmp_path / "ready", signal.SIGHUP)
-        text = f'cd {tmp_path}; touch ready; sleep 0.5; cp record "$CAFFE_ON_GRID_OUTCOME"'
+        waits = "while [ ! -e sent ]; do sleep 0.05; done"
+        text = f'cd {tmp_path}; touch ready; {waits}; cp record "$CAFFE_ON_GRID_OUTCOME"'
         assert run.run(sh(text), tmp_path, os.environ).outcome == "failed"
     finally:
         signal.signal(signal.SIGHUP, before)
