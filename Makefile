@@ -71,6 +71,7 @@ grid: $(VENV) ## start a real HDFS and YARN on this machine (packaging/grid/grid
 	packaging/grid/grid.sh start
 
 test-grid: $(VENV) $(RUNTIME) ## everything that needs HDFS and YARN: starts them, stops them (needs Maven)
+	packaging/grid/grid.sh jars
 	$(WITH_JAVA) .venv/bin/python -m pytest -m grid tests/grid $(PYTEST_ARGS)
 
 check: $(VENV) ## format, lint, types, imports, links in the docs

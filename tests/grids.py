@@ -144,7 +144,7 @@ class Grid:
 
     def wait_ended(self, application: str, seconds: float = 60) -> dict:
         end = time.monotonic() + seconds
-        while (found := self.ask(f"apps/{application}")["app"])["finalStatus"] == "UNDEFINED":
+        while (found := self.ask(f"apps/{application}")["app"])["state"] in UNFINISHED.split(","):
             assert time.monotonic() < end, f"{application} is still {found['state']}"
             time.sleep(0.2)
         return found

@@ -11,13 +11,13 @@
 # logs     prints the log of every container of an application
 # run      runs a Hadoop client, e.g. org.apache.hadoop.fs.FsShell -ls /
 #
-# Environment: GRID_HOME=working folder (default .cache/grid of the checkout)  GRID_WAIT=seconds for each daemon (default 60)
+# Environment: GRID_HOME=working folder (default .cache/grid of the checkout)  GRID_WAIT=seconds for each daemon (default 120)
 #              GRID_EXCLUSIVE=false: a clean grid gets a non-exclusive label
 set -euo pipefail
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 GRID_HOME=$(realpath -m "${GRID_HOME:-$HERE/../../.cache/grid}")
 CONF=$GRID_HOME/conf LIB=$GRID_HOME/lib PIDS=$GRID_HOME/pids LOGS=$GRID_HOME/log
-WAIT_S=${GRID_WAIT:-60}
+WAIT_S=${GRID_WAIT:-120}
 DAEMONS="namenode datanode resourcemanager nm1 nm2"
 # The YARN daemons end at start on Java 17 without --add-opens; one collector thread each keeps five JVMs small.
 JAVA_FLAGS=(-XX:+UseSerialGC -XX:TieredStopAtLevel=1 --add-opens=java.base/java.lang=ALL-UNNAMED)

@@ -22,6 +22,8 @@ def pytest_collection_modifyitems(config, items):
     mine = [item for item in items if here in item.path.parents]
     for item in mine:
         item.add_marker("grid")
+        if not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(600))  # some run several jobs, each of which may take long
     if "grid" not in config.option.markexpr:
         items[:] = [item for item in items if item not in mine]
         config.hook.pytest_deselected(items=mine)

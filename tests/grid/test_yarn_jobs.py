@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import re
 from pathlib import Path
@@ -92,7 +93,7 @@ def test_client_mode_and_what_a_second_submission_uploads(gateway: Gateway, here
     said = ended.json()
     assert fetched(gateway, said["model"]) == here
     assert "uploading" not in ended.err
-    staging = f"/user/root/.sparkStaging/{said['application_id']}"
+    staging = f"/user/{getpass.getuser()}/.sparkStaging/{said['application_id']}"
     sizes = {row.split()[-1]: int(row.split()[0]) for row in gateway.grid.fs("-du", staging).splitlines()}
     ours = {name: size for name, size in sizes.items() if "__spark_conf__" not in name}
     gateway.grid.fs("-rm", "-r", "-f", "-skipTrash", staging)
