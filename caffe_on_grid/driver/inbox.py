@@ -56,12 +56,13 @@ class Inbox:
         """Begin to accept agents."""
         self._acceptor = self.errand("accept agents", self._accept)
 
-    def next(self, timeout_s: float) -> Optional[Event]:
-        """The next event; None if none comes within `timeout_s`."""
+    def next(self, timeout_s: float) -> list[Event]:
+        """All that has come by now; if there is nothing, the next event, or none if none comes within `timeout_s`."""
         try:
-            return self._events.get(timeout=timeout_s)
+            first = self._events.get(timeout=timeout_s)
         except queue.Empty:
-            return None
+            return []
+        return [first, *(self._events.get() for _ in range(self._events.qsize()))]
 
     def errand(self, name: str, work: Callable[[], None]) -> threading.Thread:
         """Run `work` in a thread of its own; its end, good or bad, is an event."""

@@ -112,7 +112,9 @@ class _Gang:
         self._job_error: Optional[BaseException] = None
         self._group = ""
         self._reason = "the gang has ended"
-        self._began = time.monotonic()
+        self._began = self._heard = time.monotonic()
+        """`_heard`: what had come by then is known. The observer may take long (a terminal that is held), which is no
+        rank's standstill."""
 
     def start(self, plan: GangPlan, agent: Agent) -> None:
         """Listen, and submit the barrier stage."""
@@ -158,8 +160,8 @@ class _Gang:
         return heard or time.monotonic() - self._job_ended_at > self._limits.grace_s
 
     def _next(self, timeout_s: float) -> None:
-        event = self._inbox.next(timeout_s)
-        if event is not None:
+        self._heard = time.monotonic()
+        for event in self._inbox.next(timeout_s):
             self._take(event)
         self._observer.tick(self._monitor.state)
 
@@ -185,10 +187,10 @@ class _Gang:
             self._monitor.lost(self._executors[source], time.time(), "its agent's connection ended")
 
     def _check_deadlines(self) -> None:
-        waited = time.monotonic() - self._began
+        waited = self._heard - self._began
         if not self._monitor.complete and waited > self._limits.gang_s:
             raise self._short(waited)
-        stalled = self._monitor.stalled(time.monotonic(), time.time(), self._limits.step_s)
+        stalled = self._monitor.stalled(self._heard, time.time(), self._limits.step_s)
         if stalled:
             self._monitor.fail(stalled)
 
@@ -224,8 +226,8 @@ class _Gang:
     def _wait_for_job(self, seconds: float) -> None:
         until = time.monotonic() + seconds
         while self._job_ended_at is None and self._executors and time.monotonic() < until:
-            event = self._inbox.next(_TICK_S)
-            if isinstance(event, Done) and event.name == _JOB:
+            events = self._inbox.next(_TICK_S)
+            if any(isinstance(event, Done) and event.name == _JOB for event in events):
                 self._job_ended_at = time.monotonic()
 
 
