@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 import hdfs
 import requests
+import urllib3
 
 from caffe_on_grid.errors import SecurityFault
 from caffe_on_grid.storage import hadoop, kerberos, tokens
@@ -20,13 +21,12 @@ TIMEOUT_S = 60.0
 PIECE_BYTES = 1 << 20
 STATUSES = {401: "AuthenticationException", 403: "AccessControlException", 404: "Unreachable"}
 """HTTP status → kind of fault where the body does not say, as WebHDFS itself always does."""
-CAUSES: tuple[tuple[type[BaseException], str], ...] = (
-    (socket.gaierror, "UnknownHost"),
-    (ConnectionRefusedError, "Unreachable"),
-    (ConnectionError, "Broken"),
-    (OSError, "Unreachable"),
+UNREACHED = (
+    urllib3.exceptions.NewConnectionError,
+    urllib3.exceptions.ConnectTimeoutError,
+    ssl.SSLCertVerificationError,
 )
-"""What a failed request began with → kind of fault; others are "Broken"."""
+"""What is in the chain of errors where there never was a connection."""
 
 
 class WebClient:
@@ -153,9 +153,11 @@ def _door() -> Iterator[None]:
 
 
 def _fault(error: requests.RequestException) -> StoreFault:
-    first: BaseException = error
-    while cause := first.__cause__ or first.__context__:
-        first = cause
-    kind = next((kind for cls, kind in CAUSES if isinstance(first, cls)), "Broken")
+    chain: list[BaseException] = [error]
+    while cause := chain[-1].__cause__ or chain[-1].__context__:
+        chain.append(cause)
+    first = chain[-1]
+    kind = "Unreachable" if any(isinstance(one, UNREACHED) for one in chain) else "Broken"
+    kind = "UnknownHost" if isinstance(first, socket.gaierror) else kind
     where = f"{urlsplit(str(error.request.url)).netloc}: " if error.request is not None else ""
     return StoreFault(kind, f"{where}{getattr(first, 'strerror', None) or type(first).__name__}")

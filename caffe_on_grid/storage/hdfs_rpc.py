@@ -51,9 +51,15 @@ class RpcClient:
         """`url`: hdfs://host:port, hdfs://nameservice or viewfs://table."""
         import hdfs_native
 
+        self._url = url
         self._options: Any = hdfs_native.WriteOptions(overwrite=True, create_parent=True)
+        self._client: Any = self._connected()
+
+    def _connected(self) -> Any:
+        import hdfs_native
+
         with _door():
-            self._client: Any = hdfs_native.Client(_as_token_says(url), {**hadoop.settings(), **_QUICK})
+            return hdfs_native.Client(_as_token_says(self._url), {**hadoop.settings(), **_QUICK})
 
     def entry(self, path: str) -> Optional[Entry]:
         """What is at `path`; None if nothing is."""
@@ -83,10 +89,18 @@ class RpcClient:
         self._fill(writer, content)
 
     def append(self, path: str, data: bytes) -> None:
-        """Add to a file."""
-        with _door():
-            writer = self._client.append(path)
-        self._fill(writer, lambda: iter((data,)))
+        """Add to a file.
+
+        One that broke off may be left open. HDFS never opens it again for the client that it takes for its writer, for
+        another one after a minute: so be another.
+        """
+        try:
+            with _door():
+                writer = self._client.append(path)
+            self._fill(writer, lambda: iter((data,)))
+        except StoreFault:
+            self._client = self._connected()
+            raise
 
     def make_folder(self, path: str) -> None:
         """Create a folder and its parents."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 import traceback
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -10,7 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from caffe_on_grid.storage import tokens
+from caffe_on_grid.storage import hdfs_http, tokens
 from caffe_on_grid.storage.hdfs_http import WebClient
 from caffe_on_grid.storage.remote import StoreFault
 
@@ -114,13 +115,21 @@ def test_a_stream_that_breaks_off_is_a_broken_transfer(serve):
     assert (caught.value.kind, caught.value.detail) == ("Broken", "9 of 10 bytes came")
 
 
+def test_an_answer_that_does_not_come_may_have_been_done(monkeypatch):
+    """It once counted as a store that was never reached, where all may be tried again: an append was done twice."""
+    monkeypatch.setattr(hdfs_http, "TIMEOUT_S", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as mute, pytest.raises(StoreFault) as caught:
+        WebClient([f"http://127.0.0.1:{mute.getsockname()[1]}"], ["grid"]).append("/x", b"line")
+    assert caught.value.kind == "Broken"
+
+
 def test_no_fault_shows_the_token(monkeypatch, tmp_path):
     (tmp_path / "tokens").write_bytes(container_token("ha-hdfs:grid"))
     monkeypatch.setenv("HADOOP_TOKEN_FILE_LOCATION", str(tmp_path / "tokens"))
     token = tokens.hdfs_token(["ha-hdfs:grid"]).encoded
     with pytest.raises(StoreFault) as caught:
         WebClient(["http://127.0.0.1:1"], ["ha-hdfs:grid"]).entry("/x")
-    assert caught.value.detail == "127.0.0.1:1: Connection refused"
+    assert (caught.value.kind, caught.value.detail) == ("Unreachable", "127.0.0.1:1: Connection refused")
     assert token not in "".join(traceback.format_exception(*caught._excinfo))
 
 
