@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import signal
 import sys
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from types import FrameType
 from typing import Any, NoReturn, Optional
 
@@ -14,7 +16,7 @@ import click
 
 from caffe_on_grid import __version__
 from caffe_on_grid.cli import words
-from caffe_on_grid.errors import GridError, Interrupted, Signalled, Terminated
+from caffe_on_grid.errors import EnvironmentFault, GridError, Interrupted, Signalled, Terminated
 
 VERBS: dict[str, tuple[str, str]] = {
     "train": ("train:train", "Train a net."),
@@ -30,6 +32,9 @@ VERBS: dict[str, tuple[str, str]] = {
     "config": ("operate:config", "Show the configuration and where it comes from."),
 }
 """Verb → where its command is, and what --help says; a verb's module is loaded when the verb is used."""
+
+OF_THE_MACHINE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE)
+"""What may befall any file that is written here, and is no fault of the program."""
 
 
 class Verbs(click.Group):
@@ -94,11 +99,16 @@ def main(argv: Optional[Sequence[str]] = None) -> NoReturn:
         code = _refused(str(signalled), signalled.error.exit_code)
     except (KeyboardInterrupt, click.Abort):
         code = _refused("interrupted", Interrupted.exit_code)
+    except OSError as error:
+        if error.errno not in OF_THE_MACHINE:
+            raise
+        code = _refused(f"{error.filename or 'this machine'}: {error.strerror}", EnvironmentFault.exit_code)
     sys.exit(code if isinstance(code, int) else 0)
 
 
 def _refused(message: str, code: int) -> int:
-    print(f"error: {' '.join(message.split())}", file=sys.stderr)
+    with suppress(OSError):  # a log on a full disk takes no word, the exit code still tells
+        print(f"error: {' '.join(message.split())}", file=sys.stderr)
     return code
 
 

@@ -49,7 +49,7 @@ def show(stream: Optional[TextIO] = None, environ: Optional[Mapping[str, str]] =
 
 
 class _Stream:
-    """Writes lines; falls silent once the reader has gone, since a job must not die of a closed terminal."""
+    """Writes lines; falls silent once it cannot: a job must not die of a closed terminal or of a log on a full disk."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
@@ -60,7 +60,7 @@ class _Stream:
             return 0
         try:
             return self.stream.write(text)
-        except (BrokenPipeError, ConnectionError):
+        except OSError:
             self.open = False
             return 0
 
@@ -69,7 +69,7 @@ class _Stream:
             return
         try:
             self.stream.flush()
-        except (BrokenPipeError, ConnectionError):
+        except OSError:
             self.open = False
 
     def isatty(self) -> bool:
