@@ -41,8 +41,10 @@ class Job:
         self.running: Running = command.start("train", *words)
 
     def trains(self) -> Job:
-        """Wait until steps and a snapshot have been done."""
+        """Wait until steps and a snapshot have been done, and a step is in the run's books."""
         self.running.until(r"Iteration \d+, saved")
+        books = (self.command.folder / "net").glob
+        self.running.wait(lambda: any('"stepped"' in b.read_text() for b in books("*/metrics.jsonl")), "step in them")
         return self
 
     def record(self) -> dict:

@@ -189,7 +189,8 @@ def ending(store, tmp_path, monkeypatch):
     return end
 
 
-def test_a_run_whose_record_cannot_be_completed_has_failed_by_that(ending, store, tmp_path):
+def test_a_run_whose_record_cannot_be_completed_has_failed_by_that(ending, store, tmp_path, monkeypatch):
+    monkeypatch.setattr(session, "LAST_S", 10.0)
     store.parts = [0.5] * 10_000
     code, said = ending(None)
     uri = f"troubled://{tmp_path}/run/metrics.jsonl"
@@ -200,7 +201,8 @@ def test_a_run_whose_record_cannot_be_completed_has_failed_by_that(ending, store
     assert written(tmp_path) == written(tmp_path, "outcome.json") == ("failed", code)
 
 
-def test_a_store_that_comes_back_while_it_is_waited_for_has_it_all(ending, store, tmp_path):
+def test_a_store_that_comes_back_while_it_is_waited_for_has_it_all(ending, store, tmp_path, monkeypatch):
+    monkeypatch.setattr(session, "LATER_S", 10.0)
     store.parts = [0.5] * 15
     code, said = ending(None)
     assert (code, [line for line in said if line.startswith("error:")]) == (0, [])
