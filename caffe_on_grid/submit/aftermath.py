@@ -11,6 +11,7 @@ from caffe_on_grid.metrics import jsonl
 from caffe_on_grid.spec import run as records
 from caffe_on_grid.storage import paths
 from caffe_on_grid.storage.registry import connect
+from caffe_on_grid.submit import process
 
 
 def told(record: Optional[records.RunRecord], code: int, caught: bool) -> bool:
@@ -29,7 +30,10 @@ def died(record: Optional[records.RunRecord], code: int, last: str) -> GridError
 
     ApplicationDied before the first step, TrainingFailed after it. `record`: what the driver had written, if anything.
     """
-    step = last_step(record.run_folder) if record else None
+    try:
+        step = last_step(record.run_folder) if record else None
+    except GridError:  # what cannot be looked at must not stand in for what is known
+        return TrainingFailed(f"Spark {_ended(code)}, and how far the training was cannot be read: {last}")
     if step is None:
         return ApplicationDied(f"Spark {_ended(code)} before the driver could say why: {last}")
     return TrainingFailed(f"Spark {_ended(code)} in training, after {step} iterations: {last}")
@@ -46,11 +50,8 @@ def last_step(run_folder: str) -> Optional[int]:
 
 
 def close(record: records.RunRecord, error: GridError) -> None:
-    """Write into run.json, which still says "running", how the run ended."""
+    """Write into run.json, which still says "running", how the run ended; where that fails, say so and no more."""
     uri = paths.join(record.run_folder, "run.json")
-    storage = connect(uri)
-    if not storage.exists(uri):
-        return
     ended = replace(
         record,
         outcome="interrupted" if isinstance(error, (Interrupted, Terminated)) else "failed",
@@ -58,7 +59,12 @@ def close(record: records.RunRecord, error: GridError) -> None:
         ended=records.now(),
         cause=records.Cause(type(error).__name__, " ".join(str(error).split())),
     )
-    storage.write(records.dumps(ended).encode(), uri)
+    try:
+        storage = connect(uri)
+        if storage.exists(uri):
+            storage.write(records.dumps(ended).encode(), uri)
+    except GridError as fault:
+        process.say(f"note: it is not recorded how the run ended: {fault}")
 
 
 def _ended(code: int) -> str:

@@ -42,17 +42,17 @@ class Follower:
         """Whether a step has been seen."""
         return self._state.stepped or self._gangs > 1
 
-    def look(self) -> None:
-        """Read and show what is new, every LOOK_S seconds."""
+    def look(self, at_once: bool = False) -> None:
+        """Read and show what is new, every LOOK_S seconds; or `at_once`, for the last time."""
         now = time.monotonic()
-        if now - self._looked < LOOK_S:
+        if now - self._looked < LOOK_S and not at_once:
             return
         self._looked = now
         try:
             self.catch_up()
         except GridError:
             return  # the driver, which writes there, is the one to complain
-        if self._placed:
+        if self._placed and not at_once:
             self._display.tick(self._state, now)
 
     def catch_up(self) -> None:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import IO, Callable, Optional
@@ -26,6 +26,12 @@ _LIBC = ctypes.CDLL(None)
 
 Hear = Callable[[str], bool]
 """Takes a line that the process says; False: it is not to be passed on."""
+
+
+def say(text: str) -> None:
+    """A line on stderr; a job does not die of a terminal that has gone or of a log on a full disk."""
+    with suppress(OSError):
+        print(text, file=sys.stderr, flush=True)
 
 
 def _all(_: str) -> bool:
@@ -93,8 +99,7 @@ def _pass_on(stream: IO[bytes], tail: collections.deque[str], hear: Hear) -> Non
         for line in stream:
             text = line.decode("utf-8", "replace")
             if hear(text):
-                sys.stderr.write(text)
-                sys.stderr.flush()
+                say(text.removesuffix("\n"))
             if text.strip():
                 tail.append(text.rstrip())
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,7 +13,7 @@ from typing import Optional
 from caffe_on_grid.errors import SIGNALS, ContactLost, GridError
 from caffe_on_grid.spec import run as records
 from caffe_on_grid.submit import aftermath, argv, yarn_run
-from caffe_on_grid.submit.process import kill, started
+from caffe_on_grid.submit.process import kill, say, started
 
 GRACE_S = 30.0
 """How long a job may take to end after the first signal; then it is killed."""
@@ -65,7 +64,7 @@ def _announced(outcome: Path) -> Optional[str]:
     except (OSError, ValueError):
         return None  # not yet, or just being written
     if found and found.startswith("application_"):
-        print(f"Submitted application {found}", file=sys.stderr, flush=True)
+        say(f"Submitted application {found}")
     return str(found) if found else None
 
 

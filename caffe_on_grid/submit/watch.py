@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from collections.abc import Mapping
 from typing import Any, Optional
 
-from caffe_on_grid.errors import EnvironmentFault, GangError, GridError, SecurityFault
+from caffe_on_grid.errors import ContactLost, EnvironmentFault, GangError, GridError, SecurityFault
 from caffe_on_grid.submit import capacity, yarn
 from caffe_on_grid.submit.argv import Application
+from caffe_on_grid.submit.process import say
 
 LOOK_S = 0.5
 """Between two looks at YARN."""
@@ -34,6 +34,7 @@ class Watch:
         self._looked = 0.0
         self._blind_since: Optional[float] = None
         self._told = False
+        self._patience_s = TROUBLE_S
         self._lock = threading.Lock()
 
     def announce(self, application: str) -> None:
@@ -41,7 +42,7 @@ class Watch:
         with self._lock:
             if self.id is None:
                 self.id, self._began = application, time.monotonic()
-                print(f"Submitted application {application}", file=sys.stderr, flush=True)
+                say(f"Submitted application {application}")
 
     def look(self) -> Optional[GangError]:
         """See how the application does; an error where its gang has not come together in time."""
@@ -68,7 +69,7 @@ class Watch:
         self._blind_since = self._blind_since or now
         if now - self._blind_since > TROUBLE_S and not self._told:
             self._told = True
-            print(f"note: YARN cannot be asked how the job does: {fault}", file=sys.stderr, flush=True)
+            say(f"note: YARN cannot be asked how the job does: {fault}")
 
     def _late(self, now: float) -> Optional[GangError]:
         containers = int(self.facts.get("runningContainers", 0) or 0)
@@ -109,8 +110,24 @@ class Watch:
     def kill(self) -> None:
         """End the application, if there is one, and wait until YARN says that it has ended.
 
-        A submission that is under way when it is killed shows up in YARN a moment later.
+        A submission that is under way when it is killed shows up in YARN a moment later. A YARN that is away is tried
+        for TROUBLE_S; ContactLost then, once: a further call tries once more and no longer.
         """
+        deadline = time.monotonic() + self._patience_s
+        while True:
+            try:
+                return self._kill()
+            except EnvironmentFault as fault:
+                if time.monotonic() > deadline:
+                    self._patience_s = 0.0
+                    raise ContactLost(self._alive(fault)) from None
+            time.sleep(LOOK_S)
+
+    def _alive(self, fault: EnvironmentFault) -> str:
+        by_hand = f"; end it by hand: yarn application -kill {self.id}" if self.id else ""
+        return f"{self.id or 'the application'} may still run, it could not be killed: {fault}{by_hand}"
+
+    def _kill(self) -> None:
         own = yarn.own_application(self._environ)
         try:
             self._find()

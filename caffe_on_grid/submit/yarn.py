@@ -219,7 +219,10 @@ class Program:
 
     def _run(self, *words: str) -> str:
         argv = [self.path, "application", *words]
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=END_S, check=False)
+        try:
+            done = subprocess.run(argv, capture_output=True, text=True, timeout=END_S, check=False)
+        except subprocess.TimeoutExpired:
+            raise EnvironmentFault(f"{' '.join(argv)} gives no answer in {END_S:g} s; see YARN's pages") from None
         if done.returncode:
             last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
             raise EnvironmentFault(f"{' '.join(argv)} ended with {done.returncode}: {last}")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Optional
 
 import caffe_on_grid
-from caffe_on_grid.errors import SIGNALS, GridError
+from caffe_on_grid.errors import SIGNALS, ContactLost, GridError
 from caffe_on_grid.metrics import progress, words
 from caffe_on_grid.spec import run as records
 from caffe_on_grid.storage import paths
@@ -53,6 +53,7 @@ class _Run:
         self._display = progress.show()
         self._follower = Follower(application.job, application.run_id, application.run_folder, self._display)
         self._silent = application.in_cluster
+        self._shows = True
         self._verdict: Optional[GridError] = None
 
     def run(self) -> records.RunRecord:
@@ -113,16 +114,24 @@ class _Run:
         if self._watch.id is None:
             process.kill(child)
 
-    def _follow(self) -> None:
-        if self._application.in_cluster and self._watch.id is not None:
-            self._follower.look()
+    def _follow(self, at_once: bool = False) -> None:
+        """Show how it goes. What cannot be shown is told once, and ends no application."""
+        if self._shows and self._application.in_cluster and self._watch.id is not None:
+            try:
+                self._follower.look(at_once)
+            except Exception as error:
+                self._shows = False
+                process.say(f"note: the run goes on, and cannot be shown any more: {type(error).__name__}: {error}")
 
     # -- the outcome
 
     def _end(self, code: int, caught: list[int], tail: Iterable[str]) -> records.RunRecord:
         if code == 0 and not (caught or self._verdict or self._application.job.cluster.wait):
             return self._submitted()
-        record = self._record()
+        try:
+            record = self._record()
+        except GridError as fault:
+            raise self._unknown(fault, caught) from None
         here = 0 if self._application.in_cluster else code  # elsewhere the driver does not speak through spark-submit
         if record is not None and self._verdict is None and aftermath.told(record, here, bool(caught)):
             return self._ended(record, caught)
@@ -154,9 +163,17 @@ class _Run:
             return records.loads(text, str(self._outcome)) if text else None
         return read_record(self._application.run_folder)
 
+    def _unknown(self, fault: GridError, caught: list[int]) -> GridError:
+        """The end of an application whose record cannot be read."""
+        if caught or self._verdict is not None:
+            return self._error(None, 0, caught, [])
+        known = self._watch.facts.get("finalStatus") or "ended"
+        name = self._watch.id or "the application"
+        return ContactLost(f"{name} is {known} to YARN, and what it did cannot be read: {fault}")
+
     def _ended(self, record: records.RunRecord, caught: list[int]) -> records.RunRecord:
         if self._application.in_cluster:
-            self._follower.catch_up()
+            self._follow(at_once=True)
             cause = [words.failure_line(record.cause)] if record.cause else []
             self._display.lines([*cause, *words.summary(record, _left(record))])
         if not caught or record.outcome == "done":
