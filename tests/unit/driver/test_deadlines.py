@@ -67,9 +67,9 @@ def beating():
 def test_a_driver_that_was_held_up_takes_no_rank_for_stalled(beating, where):
     """It once ended a gang that was well: the beats of the meantime were still to be read."""
     inbox, stop = beating
-    monitor, observer = Monitor("train", 1, time.monotonic()), Held(where, 1.0)
-    gang = _Gang(None, inbox, monitor, Limits(gang_s=5.0, step_s=0.5), observer)  # type: ignore[arg-type]
-    until = time.monotonic() + 2.0
+    monitor, observer = Monitor("train", 1, time.monotonic()), Held(where, 1.8)
+    gang = _Gang(None, inbox, monitor, Limits(gang_s=9.0, step_s=1.2), observer)  # type: ignore[arg-type]
+    until = time.monotonic() + 2.6
     while time.monotonic() < until:
         gang._next(0.05)
         gang._check_deadlines()
@@ -80,13 +80,13 @@ def test_a_driver_that_was_held_up_takes_no_rank_for_stalled(beating, where):
         gang._next(0.05)
         gang._check_deadlines()
         assert time.monotonic() < until + 5
-    assert "no rank has moved for 0.5 s" in monitor.failures[0].message
+    assert "no rank has moved for 1.2 s" in monitor.failures[0].message
 
 
 def test_a_driver_that_was_held_up_misses_nobody_who_has_come(beating):
     inbox, _ = beating
-    gang = _Gang(None, inbox, Monitor("train", 1, time.monotonic()), Limits(0.3, 5.0), Held("", 0))  # type: ignore[arg-type]
-    time.sleep(0.6)
+    gang = _Gang(None, inbox, Monitor("train", 1, time.monotonic()), Limits(1.2, 9.0), Held("", 0))  # type: ignore[arg-type]
+    time.sleep(1.5)
     gang._next(0.05)
     gang._check_deadlines()
     assert gang._monitor.complete

@@ -129,7 +129,8 @@ def test_an_outcome_that_cannot_be_read_is_not_known(tmp_path, manager):
         start(tmp_path, f"echo Submitted application {NAME}; sleep 0.3", "away://h/run")
 
 
-def test_a_manager_that_comes_back_ends_what_was_interrupted(tmp_path, manager):
+def test_a_manager_that_comes_back_ends_what_was_interrupted(tmp_path, manager, monkeypatch):
+    monkeypatch.setattr(watch, "TROUBLE_S", 20.0)
     interrupt = interrupt_when_running(tmp_path, manager, away=4)
     with pytest.raises(Interrupted, match=f"ended by a signal; {NAME} was killed"):
         start(tmp_path, f"cd {tmp_path}; {RUNS}", "away://h/run")
