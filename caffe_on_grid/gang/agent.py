@@ -18,7 +18,7 @@ from pyspark import BarrierTaskContext, SparkFiles
 
 from caffe_on_grid.comm import channel as channels
 from caffe_on_grid.comm.channel import Channel
-from caffe_on_grid.errors import ContactLost, EnvironmentFault, GridError, from_category
+from caffe_on_grid.errors import ContactLost, EnvironmentFault, GridError, TrainingFailed, from_category
 from caffe_on_grid.gang import devices, environment, hydra, placement, transport
 from caffe_on_grid.gang.folder import SOCKET, GangFolder
 from caffe_on_grid.gang.launch import Launch, Told
@@ -29,7 +29,7 @@ from caffe_on_grid.gang.watch import Ranks
 from caffe_on_grid.gang.watcher import Home, Watcher
 from caffe_on_grid.spec import codec, report
 from caffe_on_grid.spec.rank import RankSpec
-from caffe_on_grid.storage import paths, registry
+from caffe_on_grid.storage import local, paths, registry
 
 WORKER = ("-m", "caffe_on_grid.worker.main")
 """What a rank runs in the runtime's Python."""
@@ -104,13 +104,18 @@ class _Agent:
             self._tell(error)
             self._leave(False)
             raise
+        except Exception as error:
+            known = self._known(error)
+            self._tell(known)
+            self._leave(False)
+            raise known from error
         self._leave(True)
         return []
 
     def _run(self) -> None:
         facts, error = self._facts()
         self._send({"type": "joined", **_joined(facts)})
-        everyone = [codec.loads(Facts, text, "facts") for text in self._task.gather(codec.dumps(facts))]
+        everyone = [codec.loads(Facts, text, "facts") for text in self._gather(codec.dumps(facts))]
         self._executors = len(everyone)
         if error is not None:
             raise error
@@ -120,6 +125,14 @@ class _Agent:
             self._run_in(folder, everyone, placed)
         finally:
             folder.remove()
+
+    def _gather(self, text: str) -> list[str]:
+        """Everyone's texts; where Spark ends that, it has a cause elsewhere."""
+        try:
+            return self._task.gather(text)
+        except Exception as error:
+            ended = TrainingFailed(f"executor {self._executor}: Spark ended the gang: {type(error).__name__}: {error}")
+            raise Told(ended) from error
 
     # -- facts and placement
 
@@ -191,7 +204,7 @@ class _Agent:
         launch = Launch(folder, everyone, placed, self._executor, base, env, self._program.arguments)
         with folder.listen() as listener:
             try:
-                launch.start(self._task.gather)
+                launch.start(self._gather)
                 self._watch(folder, listener, launch.programs, Ranks(ranks))
             finally:
                 end(launch.programs)
@@ -242,6 +255,12 @@ class _Agent:
         except (GridError, OSError) as error:
             line = report.to_line(report.Remarked(ranks[0], time.time(), f"logs not kept in {target}: {error}"))
             self._send_if_open({"type": "report", "line": line})
+
+    def _known(self, error: Exception) -> GridError:
+        """What the driver is told: a disk that is full, or a bug, else looks like an executor that was lost."""
+        if isinstance(error, OSError):
+            return local.translate(error, str(error.filename or "this node"))
+        return TrainingFailed(f"unexpected {type(error).__name__}: {error}")
 
     def _tell(self, error: GridError) -> None:
         """A failure of the executor rather than of a rank: rank -1."""

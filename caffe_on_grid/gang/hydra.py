@@ -13,6 +13,9 @@ from typing import Optional
 
 from caffe_on_grid.errors import EnvironmentFault
 
+VERSION_S = 60.0
+"""For mpiexec to say its version: on a slow disk nothing of the runtime may be in memory yet."""
+
 # Ranks inherit their own node's environment through its proxy: the runtime's path may differ from node to node.
 _START_RANK = 'cd "$CAFFE_ON_GRID_GANG_DIR" && exec "$CAFFE_ON_GRID_PYTHON" "$@"'
 
@@ -21,10 +24,16 @@ def version(runtime: Path) -> Optional[str]:
     """MPICH's version in `runtime`; None where it has no working mpiexec."""
     try:
         done = subprocess.run(
-            [str(runtime / "bin" / "mpiexec"), "--version"], capture_output=True, text=True, timeout=30, check=False
+            [str(runtime / "bin" / "mpiexec"), "--version"],
+            capture_output=True,
+            text=True,
+            timeout=VERSION_S,
+            check=False,
         )
     except OSError:
         return None
+    except subprocess.TimeoutExpired:
+        raise EnvironmentFault(f"{runtime}/bin/mpiexec gives no answer in {VERSION_S:g} s; is its disk slow?") from None
     lines = (line.split(":", 1) for line in done.stdout.splitlines() if ":" in line)
     return next((value.strip() for key, value in lines if key.strip() == "Version"), None)
 
