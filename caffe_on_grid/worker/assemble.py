@@ -21,7 +21,7 @@ from caffe_on_grid.errors import ConfigError
 from caffe_on_grid.proto import graph, schema, text, upgrade
 from caffe_on_grid.spec.rank import RankSpec
 from caffe_on_grid.spec.report import Manifest
-from caffe_on_grid.storage import paths, snapshots, stage
+from caffe_on_grid.storage import bulk, paths, snapshots, stage
 from caffe_on_grid.storage.registry import connect
 from caffe_on_grid.sync import registry as syncs
 from caffe_on_grid.sync.api import Synchroniser
@@ -107,11 +107,12 @@ class Prepared:
     resumed: Optional[snapshots.FetchedSnapshot]
 
 
-def prepare(spec: RankSpec) -> Prepared:
-    """Read solver, nets and snapshot, and start the feeds."""
+def prepare(spec: RankSpec, progress: bulk.Progress = bulk.silent) -> Prepared:
+    """Read solver, nets and snapshot, and start the feeds; `progress` hears of sources that are copied to this node."""
     solver = read_solver(spec)
     nets = graph.solver_nets(solver, lambda name: job_file(spec, name).decode())
     admit_python_layers(spec, (nets.train, *nets.tests))
+    fetch_sources(spec, nets, progress)
     resumed = fetch_resumed(spec)
     manifest = resumed.manifest if resumed else None
     tests = test_inputs(spec, solver, nets.tests, manifest)
@@ -151,6 +152,15 @@ def admit_python_layers(spec: RankSpec, nets: Sequence[Any]) -> None:
         raise ConfigError(f"layer {layers[0]!r} is a Python layer; allow it with --allow-python-layers")
     if layers:
         sys.path.insert(0, spec.job_dir)
+
+
+def fetch_sources(spec: RankSpec, nets: graph.SolverNets, progress: bulk.Progress) -> None:
+    """Have this node's copies of all remote sources that the task reads: they may take longer than any step."""
+    tests = nets.tests if spec.task == "train" else nets.tests[spec.job.test_net :][:1]
+    used = [*([("TRAIN", nets.train)] if spec.task == "train" else []), *(("TEST", net) for net in tests)]
+    for phase, net in used:
+        for layer in graph.data_layers(net):
+            stage.stage(source_of(spec, layer, phase), copies(spec), progress)
 
 
 def fetch_resumed(spec: RankSpec) -> Optional[snapshots.FetchedSnapshot]:
@@ -212,9 +222,13 @@ def source_path(spec: RankSpec, layer: graph.DataLayer, phase: str) -> str:
 
     A source on a remote store is copied to this node first, by one rank for all.
     """
+    return staged(source_of(spec, layer, phase), str(copies(spec)))
+
+
+def source_of(spec: RankSpec, layer: graph.DataLayer, phase: str) -> str:
+    """The URI of a data layer's records."""
     given = spec.job.data.input
-    source = given if phase == "TRAIN" and given else layer.source
-    return staged(source, str(copies(spec)))
+    return given if phase == "TRAIN" and given else layer.source
 
 
 @lru_cache(maxsize=64)

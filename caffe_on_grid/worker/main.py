@@ -34,7 +34,7 @@ def live(spec: RankSpec, reporter: Reporter) -> int:
     """Assemble, run, and say how it ended; a failure ends the ranks that would wait for this one."""
     comm = None
     try:
-        prepared = prepare(spec)
+        prepared = prepare(spec, lambda done, total: reporter.at(0, "starting"))
         comm = communicator(spec)
         assembly = assemble(spec, prepared, comm, reporter)
         TASKS[spec.task](assembly, reporter)

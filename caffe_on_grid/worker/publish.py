@@ -16,6 +16,7 @@ from caffe_on_grid.engine.api import Snapshot
 from caffe_on_grid.errors import GridError, TrainingFailed
 from caffe_on_grid.spec.report import Saved
 from caffe_on_grid.storage import snapshots
+from caffe_on_grid.storage.patience import patiently
 from caffe_on_grid.worker.report import Reporter
 
 
@@ -70,10 +71,11 @@ class Publisher:
 
 
 def main() -> int:
-    """Publish one snapshot and print its manifest's URI."""
+    """Publish one snapshot and print its manifest's URI; a store that is away is waited for."""
     folder, prefix, model, state = sys.argv[1:]
+    fields = json.load(sys.stdin)
     try:
-        print(snapshots.publish(folder, prefix, (Path(model), Path(state)), json.load(sys.stdin)))
+        print(patiently(lambda: snapshots.publish(folder, prefix, (Path(model), Path(state)), fields)))
     except GridError as error:
         print(error, file=sys.stderr)
         return error.exit_code

@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 
 from caffe_on_grid.engine.api import Array, Engine, StepResult
-from caffe_on_grid.errors import TrainingFailed
+from caffe_on_grid.errors import GridError, TrainingFailed
 from caffe_on_grid.spec.report import Checked, Finished, Saved, Started, Stepped
 from caffe_on_grid.storage import paths
+from caffe_on_grid.storage.patience import patiently
 from caffe_on_grid.storage.registry import connect
 from caffe_on_grid.worker import evaluate
 from caffe_on_grid.worker.assemble import Assembly, Inputs, reseed_value
@@ -219,13 +220,18 @@ class Trainer:
         self.reporter.send(finished(self.assembly, self.inputs, digest, self.samples))
 
     def publish_model(self) -> None:
-        """The final model, exactly where the job wants it."""
+        """The final model, exactly where the job wants it; a store that is away is waited for."""
         uri = self.spec.job.output.model
         if uri is None:
             return
         begin, local = time.perf_counter(), Path("final.caffemodel" + (".h5" if uri.endswith(".h5") else ""))
         self.engine.save_model(local)
-        connect(uri).publish(local, uri)
+        self.reporter.at(self.engine.iteration, "snapshot")
+        try:
+            patiently(lambda: connect(uri).publish(local, uri), lambda why: self.reporter.remark(f"the model is {why}"))
+        except GridError as error:
+            hint = f"; the snapshot of iteration {self.saved_at} holds it" * (self.saved_at == self.engine.iteration)
+            raise TrainingFailed(f"the model could not be written: {error}{hint}") from error
         self.reporter.send(Saved(0, time.time(), self.engine.iteration, uri, time.perf_counter() - begin))
 
 

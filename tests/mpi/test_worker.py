@@ -147,6 +147,20 @@ def test_failures_name_their_cause(
     assert not (tmp_path / "m.caffemodel").exists()
 
 
+@pytest.mark.parametrize("snapshots", [True, False])
+def test_a_model_that_cannot_be_written_fails_the_training(
+    ranks: Ranks, lmdbs: tuple[Path, Path], tmp_path: Path, snapshots: bool
+) -> None:
+    (tmp_path / "file").touch()
+    solver = nets.solver(iterations=2, test=False) + ("snapshot: 2\n" if snapshots else "snapshot_after_train: false\n")
+    folder = nets.write_job(tmp_path / "job", nets.net(*lmdbs, batch=12), solver)
+    outcome = ranks.run(job(tmp_path / "file" / "m.caffemodel"), folder)
+    assert (outcome.code, outcome.failure and outcome.failure.category) == (1, "TrainingFailed")
+    assert "the model could not be written: " in outcome.failure.message
+    assert ("; the snapshot of iteration 2 holds it" in outcome.failure.message) == snapshots
+    assert [Path(saved.uri).name for saved in outcome.of(Saved)] == ["small_iter_2.json"] * snapshots
+
+
 def test_bad_records_are_named_or_replaced(ranks: Ranks, tmp_path: Path, lmdbs: tuple[Path, Path]) -> None:
     import lmdb
 
