@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import gzip
 import hashlib
 import json
 import os
@@ -14,7 +15,7 @@ import posixpath
 import shutil
 import subprocess
 import tarfile
-import tempfile
+import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ from typing import Callable, Optional
 
 import caffe_on_grid
 from caffe_on_grid.errors import ConfigError, EnvironmentFault
+from caffe_on_grid.storage import local
 from caffe_on_grid.submit.libraries import missing_libraries
 
 READY = ".caffe-on-grid-ready"
@@ -92,13 +94,15 @@ def sha256(path: Path) -> str:
 def unpack(archive: Path, cache: Path) -> Path:
     """The folder that holds the archive's files, `cache`/<sha256>: unpacked there by the first of all callers.
 
-    ConfigError names the member that must not be unpacked (absolute, `..`, a link or device leading outside).
+    ConfigError names the member that must not be unpacked (absolute, `..`, a link or device leading outside);
+    EnvironmentFault where the disk does not take it.
     """
     if not archive.is_file():
         raise ConfigError(f"{archive}: there is no such runtime archive: build one with `make archive`")
     folder = cache / sha256(archive)
-    cache.mkdir(parents=True, exist_ok=True)
-    with _alone(cache / f"{folder.name}.lock"):
+    with local.door(str(cache)):
+        cache.mkdir(parents=True, exist_ok=True)
+    with local.door(str(cache)), _alone(cache / f"{folder.name}.lock"):
         if not (folder / READY).exists():
             shutil.rmtree(folder, ignore_errors=True)
             _unpack_aside(archive, folder)
@@ -116,20 +120,30 @@ def _alone(lock: Path) -> Iterator[None]:
 
 
 def _unpack_aside(archive: Path, folder: Path) -> None:
-    aside = Path(tempfile.mkdtemp(prefix="unpacking-", dir=folder.parent))
+    aside = folder.with_suffix(".unpacking")
+    shutil.rmtree(aside, ignore_errors=True)  # of one that was killed
+    aside.mkdir()
     try:
         with tarfile.open(archive, "r:*") as tar:
-            members = tar.getmembers()
+            members = read_through(tar)
             check_members(members, str(archive))
             for member in members:
                 _place(tar, member, aside)
         _check_links(aside, str(archive))
         aside.chmod(0o755)
         aside.rename(folder)
-    except (tarfile.TarError, EOFError, OSError) as error:
+    except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise ConfigError(f"{archive}: cannot be unpacked ({error}): build it again with `make archive`") from error
     finally:
         shutil.rmtree(aside, ignore_errors=True)
+
+
+def read_through(tar: tarfile.TarFile) -> list[tarfile.TarInfo]:
+    """All members, with the file read to its very end: there is the checksum, which tells of broken bytes before."""
+    members = tar.getmembers()
+    while tar.fileobj and tar.fileobj.read(1 << 20):
+        continue
+    return members
 
 
 def check_members(members: Iterable[tarfile.TarInfo], where: str) -> None:

@@ -142,7 +142,7 @@ def check_archive(path: Path) -> None:
     """Read a runtime archive through: ConfigError where it is cut short, no gzipped tar, unsafe, lacks bin/python."""
     try:
         with tarfile.open(path, "r:gz") as tar:
-            members = tar.getmembers()
+            members = archive.read_through(tar)
     except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
         raise ConfigError(f"{path}: not a runtime archive ({error}): `caffe-on-grid pack` makes one") from error
     archive.check_members(members, str(path))

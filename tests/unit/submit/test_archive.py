@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import resource
 import stat
 import sys
 import tarfile
@@ -16,7 +17,7 @@ from typing import Optional
 import pytest
 
 from caffe_on_grid.errors import ConfigError, EnvironmentFault, UsageError
-from caffe_on_grid.submit import archive, pack
+from caffe_on_grid.submit import archive, pack, uploads
 
 
 def member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "", mode: int = 0o644) -> tarfile.TarInfo:
@@ -149,6 +150,39 @@ def test_a_cut_archive(tmp_path: Path) -> None:
     (tmp_path / "x.tgz").write_bytes(whole[:50_000])
     with pytest.raises(ConfigError, match=r"x\.tgz: cannot be unpacked"):
         archive.unpack(tmp_path / "x.tgz", tmp_path / "cache")
+
+
+@pytest.mark.parametrize("bad", [bytes(100), b"\xff" * 100], ids=["what can be inflated", "what cannot"])
+def test_an_archive_that_is_broken_in_the_middle(tmp_path: Path, bad: bytes) -> None:
+    broken = bytearray(packed(tmp_path / "a.tgz", (member("a"), os.urandom(200_000).hex().encode())).read_bytes())
+    broken[100_000:100_100] = bad
+    (tmp_path / "x.tgz").write_bytes(broken)
+    with pytest.raises(ConfigError, match=r"x\.tgz: cannot be unpacked \("):
+        archive.unpack(tmp_path / "x.tgz", tmp_path / "cache")
+    with pytest.raises(ConfigError, match=r"x\.tgz: not a runtime archive \("):
+        uploads.check_archive(tmp_path / "x.tgz")
+    assert [path.suffix for path in (tmp_path / "cache").iterdir()] == [".lock"]
+
+
+def test_a_disk_that_is_too_small_is_no_fault_of_the_archive(tmp_path: Path) -> None:
+    whole = packed(tmp_path / "a.tgz", (member("a"), bytes(1 << 20)))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 19, before[1]))
+    try:
+        with pytest.raises(EnvironmentFault, match=r"cache: the file grows past what the file system"):
+            archive.unpack(whole, tmp_path / "cache")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert [path.suffix for path in (tmp_path / "cache").iterdir()] == [".lock"]
+
+
+def test_what_one_that_was_killed_has_left_goes(tmp_path: Path) -> None:
+    tgz = plain(tmp_path / "a.tgz")
+    half = (tmp_path / "cache" / hashlib.sha256(tgz.read_bytes()).hexdigest()).with_suffix(".unpacking")
+    half.mkdir(parents=True)
+    (half / "lib").touch()
+    assert (archive.unpack(tgz, tmp_path / "cache") / "lib" / "a").read_bytes() == b"a"
+    assert not half.exists()
 
 
 def test_no_archive(tmp_path: Path) -> None:
