@@ -14,6 +14,7 @@ from typing import Any, Optional
 
 from caffe_on_grid.engine.api import Snapshot
 from caffe_on_grid.errors import GridError, TrainingFailed
+from caffe_on_grid.spec import program
 from caffe_on_grid.spec.report import Saved
 from caffe_on_grid.storage import snapshots
 from caffe_on_grid.storage.patience import patiently
@@ -72,6 +73,7 @@ class Publisher:
 
 def main() -> int:
     """Publish one snapshot and print its manifest's URI; a store that is away is waited for."""
+    program.end_in_order()
     folder, prefix, model, state = sys.argv[1:]
     fields = json.load(sys.stdin)
     try:

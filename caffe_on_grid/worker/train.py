@@ -17,6 +17,7 @@ import numpy as np
 
 from caffe_on_grid.engine.api import Array, Engine, StepResult
 from caffe_on_grid.errors import GridError, TrainingFailed
+from caffe_on_grid.spec import program
 from caffe_on_grid.spec.report import Checked, Finished, Saved, Started, Stepped
 from caffe_on_grid.storage import paths
 from caffe_on_grid.storage.patience import patiently
@@ -227,6 +228,7 @@ class Trainer:
         begin, local = time.perf_counter(), Path("final.caffemodel" + (".h5" if uri.endswith(".h5") else ""))
         self.engine.save_model(local)
         self.reporter.at(self.engine.iteration, "snapshot")
+        program.end_in_order()
         try:
             patiently(lambda: connect(uri).publish(local, uri), lambda why: self.reporter.remark(f"the model is {why}"))
         except GridError as error:
