@@ -50,6 +50,8 @@ class Ledger:
         self._hurry = False
         self._fault: Optional[GridError] = None
         self._fault_since: Optional[float] = None
+        self._began: Optional[float] = None
+        """Of the write under way."""
         self._told = False
 
     def open(self, record: RunRecord, overwrite: bool) -> None:
@@ -87,20 +89,20 @@ class Ledger:
 
     def trouble(self) -> Optional[GridError]:
         """What keeps the books from being written, once in a run and when it has lasted TOLD_S; else None."""
-        since = self._fault_since
+        since = self._fault_since or self._began
         if self._told or since is None or time.monotonic() - since < TOLD_S:
             return None
         self._told = True
-        return self._fault
+        return self._fault or self._mute()
 
     def end(self, record: RunRecord, within_s: float) -> None:
         """Write all that waits, then `record`; raises what keeps that from being done within about `within_s`."""
         deadline = time.monotonic() + within_s
-        self._settle(self.metrics_jsonl, deadline)
+        self._settle(deadline)
         if self._lost:
             raise EnvironmentFault(f"{self.metrics_jsonl}: {self._lost} lines are lost: it could not be written to")
         self.write(record)
-        self._settle(self.run_json, deadline)
+        self._settle(deadline)
         self.write_copy(record)
 
     def give_up(self, record: RunRecord, within_s: float) -> None:
@@ -112,9 +114,12 @@ class Ledger:
         with suppress(GridError):  # `record` is about that
             self.write_copy(record)
 
-    def _settle(self, uri: str, deadline: float) -> None:
+    def _mute(self) -> GridError:
+        return EnvironmentFault(f"{self.folder}: the store gives no answer; see whether it is well")
+
+    def _settle(self, deadline: float) -> None:
         if not self._settled(deadline):
-            raise self._fault or EnvironmentFault(f"{uri}: the store gives no answer; look at it")
+            raise self._fault or self._mute()
 
     def _settled(self, deadline: float) -> bool:
         """Wait until nothing waits to be written."""
@@ -145,7 +150,7 @@ class Ledger:
 
     def _work(self, again_s: float) -> float:
         """Write what waits; how long to rest then (`again_s` where it failed)."""
-        began = time.monotonic()
+        began = self._began = time.monotonic()
         try:
             self._write_record()
             self._write_lines()
@@ -153,6 +158,8 @@ class Ledger:
             self._fault_since = self._fault_since or began
             self._fault = error if isinstance(error, GridError) else _unexpected(self.folder, error)
             return again_s
+        finally:
+            self._began = None
         self._fault = self._fault_since = None
         return max(FLUSH_S, SHARE * (time.monotonic() - began))
 

@@ -169,7 +169,7 @@ def _fault(error: Exception) -> StoreFault:
         return StoreFault(java[1], java[2].split("\\n")[0].replace('\\"', '"'))
     if isinstance(error, FileNotFoundError):
         return StoreFault("IsFolder" if "not a file" in text else "FileNotFoundException", text)
-    if isinstance(error, FileExistsError) and "lease holder" in text:
+    if isinstance(error, FileExistsError) and ("lease holder" in text or "file lease is" in text):
         return StoreFault("AlreadyBeingCreatedException", text)
     if isinstance(error, FileExistsError):
         return StoreFault("IsFolder" if "as a directory" in text else "FileAlreadyExistsException", text)

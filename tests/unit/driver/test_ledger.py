@@ -128,10 +128,11 @@ def test_a_store_that_gives_no_answer_holds_up_nobody(store, books, tmp_path):
     until(lambda: store.appends == 1)
     books.metrics.gang("test", "r", 2.0)
     books.write(record(books.folder, seed=7))
-    with pytest.raises(EnvironmentFault, match=r"metrics\.jsonl: the store gives no answer"):
+    with pytest.raises(EnvironmentFault, match="run: the store gives no answer"):
         books.end(record(books.folder, outcome="done", exit_code=0), 0.2)
     assert time.monotonic() - began < 5
     assert written(tmp_path) == ("running", None)
+    assert "the store gives no answer" in str(books.trouble())
     answer.set()
     books.end(record(books.folder, outcome="done", exit_code=0), 10.0)
     assert gangs(tmp_path) == ["train", "test"]
