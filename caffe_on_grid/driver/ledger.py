@@ -156,7 +156,7 @@ class Ledger:
             self._write_lines()
         except Exception as error:  # whatever it is, the training is worth more; `trouble` and `end` tell of it
             self._fault_since = self._fault_since or began
-            self._fault = error if isinstance(error, GridError) else _unexpected(self.folder, error)
+            self._fault = _bare(error, self.folder)
             return again_s
         finally:
             self._began = None
@@ -204,5 +204,8 @@ def _text(record: RunRecord) -> bytes:
     return run.dumps(record).encode()
 
 
-def _unexpected(folder: str, error: Exception) -> GridError:
+def _bare(error: Exception, folder: str) -> GridError:
+    """The error without its traceback: in the frames of that a file may be open, which HDFS then gives to no other."""
+    if isinstance(error, GridError):
+        return type(error)(str(error))
     return EnvironmentFault(f"{folder}: unexpected {type(error).__name__}: {error}")
