@@ -21,7 +21,11 @@ An error's text is one line: what, where, why, what to do. A traceback means a b
 
 from __future__ import annotations
 
+import errno
 import signal
+
+OF_THE_MACHINE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE)
+"""What may befall any file that is written, and is no fault of the program."""
 
 
 class GridError(Exception):

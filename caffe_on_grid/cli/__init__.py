@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 import importlib
+import os
 import signal
 import sys
 import threading
@@ -16,7 +16,7 @@ import click
 
 from caffe_on_grid import __version__
 from caffe_on_grid.cli import words
-from caffe_on_grid.errors import EnvironmentFault, GridError, Interrupted, Signalled, Terminated
+from caffe_on_grid.errors import OF_THE_MACHINE, EnvironmentFault, GridError, Interrupted, Signalled, Terminated
 
 VERBS: dict[str, tuple[str, str]] = {
     "train": ("train:train", "Train a net."),
@@ -32,9 +32,6 @@ VERBS: dict[str, tuple[str, str]] = {
     "config": ("operate:config", "Show the configuration and where it comes from."),
 }
 """Verb → where its command is, and what --help says; a verb's module is loaded when the verb is used."""
-
-OF_THE_MACHINE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE)
-"""What may befall any file that is written here, and is no fault of the program."""
 
 
 class Verbs(click.Group):
@@ -88,6 +85,7 @@ def command() -> None:
 
 def main(argv: Optional[Sequence[str]] = None) -> NoReturn:
     """Run the command line and exit with the documented code; only here are errors caught."""
+    _fill_closed()
     _raise_on_sigterm()
     try:
         code = command.main(None if argv is None else list(argv), prog_name="caffe-on-grid", standalone_mode=False)
@@ -110,6 +108,15 @@ def _refused(message: str, code: int) -> int:
     with suppress(OSError):  # a log on a full disk takes no word, the exit code still tells
         print(f"error: {' '.join(message.split())}", file=sys.stderr)
     return code
+
+
+def _fill_closed() -> None:
+    """Let closed standard streams lead nowhere, in children too: what is printed would hit a file of that number."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
 
 
 def _raise_on_sigterm() -> None:

@@ -21,6 +21,8 @@ Item = tuple[str, bytes]
 Line = tuple[str, int]
 """Name of an image below the root, and its label."""
 
+JPEG_END = b"\xff\xd9"
+
 
 @dataclass(frozen=True)
 class Options:
@@ -55,7 +57,10 @@ def _line(line: str, where: str) -> Line:
     found = re.fullmatch(r"(.+) ([+-]?\d+)\s*", line)
     if not found:
         raise DataError(f"{where}: expected `name label` with a whole number as the label, found {line!r}")
-    return found[1], int(found[2])
+    label = int(found[2])
+    if not -(1 << 31) <= label < 1 << 31:
+        raise DataError(f"{where}: label {label} has more than the 32 bits of a Datum's")
+    return found[1], label
 
 
 def shuffled(lines: Sequence[Line], seed: int) -> list[Line]:
@@ -86,34 +91,40 @@ def items(root: str, lines: Sequence[Line], options: Options) -> Iterator[Item]:
 
 def _datum(path: Path, label: int, options: Options) -> Any:
     """The Datum of one image file, or None where it cannot be read."""
-    image = _read(path, options)
-    if image is None:
+    found = _read(path, options)
+    if found is None:
         return None
+    data, image = found
     if options.encoded:
-        return schema.Datum(data=_encoded(path, image, options), label=label, encoded=True)
+        return schema.Datum(data=_encoded(path, data, image, options), label=label, encoded=True)
     made = datum.raw(image[None] if image.ndim == 2 else image.transpose(2, 0, 1), label)
     made.encoded = False  # written out, as Caffe writes it
     return made
 
 
-def _read(path: Path, options: Options) -> Optional[Array]:
-    """[H, W] or [H, W, 3] (BGR) uint8."""
+def _read(path: Path, options: Options) -> Optional[tuple[bytes, Array]]:
+    """The file, and [H, W] or [H, W, 3] (BGR) uint8.
+
+    A JPEG that is cut short gets its end mark: so OpenCV takes from memory, now and in training, what Caffe's tool
+    takes from a file (what is missing is gray).
+    """
     if not path.is_file():
         return None
     flag = cv2.IMREAD_GRAYSCALE if options.gray else cv2.IMREAD_COLOR
-    data = np.fromfile(path, np.uint8)
-    image = cv2.imdecode(data, flag) if data.size else None
-    if image is None:
-        return None
-    return np.asarray(cv2.resize(image, (options.width, options.height)) if options.resized else image)
+    whole = path.read_bytes()
+    for data in (whole, whole + JPEG_END):
+        image = cv2.imdecode(np.frombuffer(data, np.uint8), flag) if data else None
+        if image is not None:
+            return data, np.asarray(cv2.resize(image, (options.width, options.height)) if options.resized else image)
+    return None
 
 
-def _encoded(path: Path, image: Array, options: Options) -> bytes:
+def _encoded(path: Path, data: bytes, image: Array, options: Options) -> bytes:
     """The file itself where it is of the wanted kind and size, else the image encoded anew."""
     suffix = path.suffix[1:].lower()
     kind = (options.encode_type or suffix).lower()
     if not options.resized and ("jpg" if suffix == "jpeg" else suffix) == ("jpg" if kind == "jpeg" else kind):
-        return path.read_bytes()
+        return data
     try:
         return bytes(cv2.imencode(f".{kind}", image)[1])
     except cv2.error:

@@ -23,6 +23,8 @@ CIFAR_SHAPE = (3, 32, 32)
 
 
 def _opened(path: Path) -> BinaryIO:
+    if path.is_dir():
+        raise ConfigError(f"{path} is a folder: name the files in it")
     if not path.is_file():
         raise ConfigError(f"no such file: {path}")
     with path.open("rb") as file:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import errno
 import os
 import re
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NoReturn, Optional
+from typing import Any, NoReturn, Optional, TextIO
 
-from caffe_on_grid.errors import GridError, Interrupted, UsageError
+from caffe_on_grid.errors import OF_THE_MACHINE, EnvironmentFault, GridError, Interrupted, UsageError
 from caffe_on_grid.spec.codec import suggestion
 
 _PR_SET_PDEATHSIG = 1
@@ -19,8 +20,11 @@ _CHOICE = re.compile(r"invalid choice: '(.*)' \(choose from (.*)\)")
 
 
 def refuse(error: GridError) -> int:
-    """Say what is wrong; the exit code."""
-    print(f"error: {error}", file=sys.stderr)
+    """Say what is wrong; the exit code, which is the error's also where no word can be said."""
+    try:
+        print(f"error: {error}", file=sys.stderr)
+    except OSError:
+        _drop(sys.stderr)
     return error.exit_code
 
 
@@ -28,11 +32,24 @@ def end(work: Callable[[], None]) -> int:
     """Do a program's work; its exit code, what went wrong said in one line."""
     try:
         work()
+        sys.stdout.flush()
     except GridError as error:
         return refuse(error)
     except KeyboardInterrupt:
         return refuse(Interrupted("interrupted"))
+    except OSError as error:
+        if error.errno not in (errno.EPIPE, *OF_THE_MACHINE):
+            raise
+        _drop(sys.stdout)
+        if error.errno == errno.EPIPE:  # whoever reads has seen enough
+            return 1
+        return refuse(EnvironmentFault(f"{error.filename or 'this machine'}: {error.strerror}"))
     return 0
+
+
+def _drop(stream: TextIO) -> None:
+    """What the stream still holds goes nowhere: writing it at the end of Python would change the exit code."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def die_with(parent: int) -> None:

@@ -35,6 +35,13 @@ def test_the_exit_code_is_that_of_the_error_where_it_cannot_be_told():
     assert done.returncode == 2
 
 
+def test_no_file_gets_the_number_of_a_stream_that_is_closed():
+    """A temporary file became fd 1 of a program's child, which then wrote Caffe's log over its own answer."""
+    program = "import os; from caffe_on_grid import cli; cli._fill_closed(); os._exit(min(os.dup(2), 9))"
+    done = subprocess.run(["sh", "-c", '"$@" <&- >&-', "", sys.executable, "-c", program], timeout=60, check=False)
+    assert done.returncode == 3
+
+
 def test_a_full_disk_is_told_in_a_line(monkeypatch, capsys):
     def full(self, argv, **settings):
         with Path("/dev/full").open("w") as out:

@@ -90,6 +90,18 @@ def test_images_keep_the_line_number_in_their_keys(tmp_path, out, capsys):
     assert "skipped: no 1.png" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("flag", [[], ["--encoded"], ["--encode-type", "png"]])
+def test_a_jpeg_that_is_cut_short_is_taken_as_caffe_takes_it(tmp_path, out, flag):
+    """convert_imageset reads files by imread, which completes them; imdecode from memory does not."""
+    pixels = records.pixels(0, 3, 64, 48).transpose(1, 2, 0)
+    (tmp_path / "cut.jpg").write_bytes(cv2.imencode(".jpg", pixels)[1].tobytes()[:2000])
+    (tmp_path / "list").write_text("cut.jpg 3\n")
+    assert convert.main(["images", *flag, str(tmp_path), str(tmp_path / "list"), str(out)]) == 0
+    source = lmdb_source.open(str(out))
+    assert np.array_equal(source.read(0).pixels, cv2.imread(str(tmp_path / "cut.jpg")).transpose(2, 0, 1))
+    source.close()
+
+
 def test_shuffle_is_seeded(tmp_path, out):
     root, lines = folder_of_images(tmp_path)
     orders = []
@@ -111,6 +123,16 @@ def bad_list(tmp_path: Path, out: Path) -> list[str]:
     root, _ = folder_of_images(tmp_path)
     (tmp_path / "bad").write_text("no 0.png 1\nno 1.png one\n")
     return ["images", root, str(tmp_path / "bad"), str(out)]
+
+
+def large_label(tmp_path: Path, out: Path) -> list[str]:
+    root, _ = folder_of_images(tmp_path)
+    (tmp_path / "large").write_text("no 0.png -2147483648\nno 1.png 2147483648\n")
+    return ["images", root, str(tmp_path / "large"), str(out)]
+
+
+def folder_of_batches(tmp_path: Path, out: Path) -> list[str]:
+    return ["cifar10", str(tmp_path), str(out)]
 
 
 def sizes_differ(tmp_path: Path, out: Path) -> list[str]:
@@ -166,6 +188,8 @@ def out_is_below_a_file(tmp_path: Path, out: Path) -> list[str]:
 
 @pytest.mark.parametrize(("make", "says"), [
     (bad_list, "bad:2: expected `name label`"),
+    (large_label, "large:2: label 2147483648 has more than the 32 bits"),
+    (folder_of_batches, "is a folder: name the files in it"),
     (sizes_differ, "no 3.png makes 288 bytes, the first image 192"),
     (one_resize, "go together"),
     (odd_encoding, "cannot encode images as 'xyz'"),
