@@ -34,7 +34,7 @@ def parser() -> argparse.ArgumentParser:
     words.add_argument("-outputs", "--outputs", help="blobs to give, with commas; else all that no layer takes")
     words.add_argument("-shape", "--shape", help="C,H,W of a record where nothing else tells")
     words.add_argument("-batch", "--batch", type=int, help="samples in a pass, where the net cannot leave it open")
-    words.add_argument("-stage", "--stage", action="append", default=[], help="stage of the net's state, repeatable")
+    offline.state_words(words)
     words.add_argument(
         "--ignore-unknown-fields", action="store_true", help="leave out fields that Caffe lacks, list them"
     )
@@ -56,7 +56,7 @@ def export(args: argparse.Namespace) -> tuple[bytes, list[str]]:
 def deployed(args: argparse.Namespace) -> tuple[Any, NetShapes, list[str]]:
     """The net of the TEST phase without labels and losses, its shapes, and remarks."""
     left_out: Optional[list[str]] = [] if args.ignore_unknown_fields else None
-    message = offline.read_net(args.net, "TEST", args.stage, left_out)
+    message = offline.read_net(args.net, "TEST", args.stage, args.level, left_out)
     made = offline.stand_in(message, "TEST", args.net.parent, shape(args.shape))
     wanted = [name for name in (args.outputs or "").split(",") if name]
     net = deploy.deploy(made.net, wanted)

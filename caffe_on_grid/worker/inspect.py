@@ -11,7 +11,7 @@ from typing import Any, Optional
 
 from caffe_on_grid.errors import ConfigError, UsageError
 from caffe_on_grid.spec import program
-from caffe_on_grid.worker import child, inspect_files, inspect_net
+from caffe_on_grid.worker import child, inspect_files, inspect_net, offline
 from caffe_on_grid.worker.timing import ENGINES, shape
 
 Found = dict[str, Any]
@@ -67,7 +67,7 @@ def parser() -> argparse.ArgumentParser:
     words.add_argument("path", type=Path, help="prototxt (net, solver), .caffemodel, .solverstate, .binaryproto, LMDB")
     words.add_argument("--json", action="store_true", help="one JSON object")
     words.add_argument("-phase", "--phase", choices=("TRAIN", "TEST"), default="TRAIN", help="of a net")
-    words.add_argument("-stage", "--stage", action="append", default=[], help="stage of a net's state, repeatable")
+    offline.state_words(words)
     words.add_argument(
         "-engine", "--engine", choices=ENGINES, default="auto", help="let it build a net too, and compare"
     )

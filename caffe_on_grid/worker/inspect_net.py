@@ -23,7 +23,7 @@ _NO_SOLVER = schema.SolverParameter()
 def net(path: Path, args: argparse.Namespace) -> Found:
     """The net in `path`, in the phase and stages asked for."""
     remarks = _remarks(args)
-    message = offline.read_net(path, args.phase, args.stage, remarks)
+    message = offline.read_net(path, args.phase, args.stage, args.level, remarks)
     return {**built(message, args.phase, path, args), "left_out": remarks or []}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,14 +48,31 @@ def prototxt(path: Path, cls: Any, remarks: Optional[list[str]] = None) -> str:
     return kept
 
 
-def read_net(path: Path, phase: str, stages: Sequence[str] = (), remarks: Optional[list[str]] = None) -> Any:
-    """The net in `path`, upgraded and filtered for `phase` and `stages`; `remarks` as for `prototxt`."""
+def state_words(words: argparse.ArgumentParser) -> None:
+    """Caffe's own for a net's state, but for its phase: `-stage a,b` and `-level N`."""
+    words.add_argument(
+        "-stage", "--stage", action="extend", type=lambda word: word.split(","), default=[],
+        help="stages of the net's state, by commas; repeatable",
+    )  # fmt: skip
+    words.add_argument("-level", "--level", type=int, help="level of the net's state")
+
+
+def read_net(
+    path: Path,
+    phase: str,
+    stages: Sequence[str] = (),
+    level: Optional[int] = None,
+    remarks: Optional[list[str]] = None,
+) -> Any:
+    """The net in `path`, upgraded and filtered for its state with these; `remarks` as for `prototxt`."""
     content = prototxt(path, schema.NetParameter, remarks)
     net = upgrade.upgrade_net(text.parse(schema.NetParameter, content, str(path)), str(path))
     state = schema.NetState(phase=PHASES[phase])
     state.MergeFrom(net.state)
     state.phase = PHASES[phase]
     state.stage.extend(stages)
+    if level is not None:
+        state.level = level
     return graph.filter_net(net, state)
 
 

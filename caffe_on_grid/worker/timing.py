@@ -23,7 +23,7 @@ def parser() -> argparse.ArgumentParser:
     words = program.Parser(prog="caffe-on-grid time", description=__doc__.split(":")[0] if __doc__ else None)
     words.add_argument("-model", "--model", type=Path, required=True, help="net prototxt")
     words.add_argument("-phase", "--phase", choices=("TRAIN", "TEST"), default="TRAIN")
-    words.add_argument("-stage", "--stage", action="append", default=[], help="stage of the net's state, repeatable")
+    offline.state_words(words)
     words.add_argument("-iterations", "--iterations", type=int, default=50, help="passes timed, after one that is not")
     words.add_argument("-gpu", "--gpu", type=int, help="device index; left out: CPU")
     words.add_argument("-engine", "--engine", choices=ENGINES, default="auto", help="what builds and times the net")
@@ -50,7 +50,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     """Build the net and time it; to be run in a child process."""
     record = shape(args.shape)
     remarks: Optional[list[str]] = [] if args.ignore_unknown_fields else None
-    net = offline.read_net(args.model, args.phase, args.stage, remarks)
+    net = offline.read_net(args.model, args.phase, args.stage, args.level, remarks)
     made = offline.stand_in(net, args.phase, args.model.parent, record)
     with tempfile.TemporaryDirectory() as scratch:
         plan = offline.plan(made.net, args.phase, Path(scratch), args.gpu, args.strict_caffe)

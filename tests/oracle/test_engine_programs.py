@@ -58,6 +58,28 @@ def test_a_nets_shapes(run, engine: str) -> None:
     assert found["flops"] == sum(layer["flops"] for layer in found["layers"]) and found["warnings"] == []
 
 
+STATES = """layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 2 dim: 3 } } }
+layer { name: "a" type: "Silence" bottom: "data" include { stage: "a" } }
+layer { name: "ab" type: "Silence" bottom: "data" include { stage: "a" stage: "b" phase: TEST } }
+layer { name: "not_b" type: "Silence" bottom: "data" exclude { stage: "b" } }
+layer { name: "high" type: "Silence" bottom: "data" include { min_level: 2 } include { stage: "c" max_level: -1 } }
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "level", "stages"),
+    [("", 0, ""), ("-stage a,b -level 2", 2, "a b"), ("-stage c --stage a -level=-3", -3, "a c")],
+)
+def test_a_nets_layers_are_those_of_its_state(run, in_runtime, folder, words: str, level: int, stages: str) -> None:
+    (folder / "states.prototxt").write_text(STATES)
+    build = f"print(*caffe.Net('states.prototxt', caffe.TEST, {level}, {stages.split()})._layer_names)"
+    caffes = in_runtime(["-c", f"import caffe; {build}"], cwd=folder).stdout.split()
+    found = json.loads(run("inspect", "states.prototxt", "-phase", "TEST", *words.split(), "--json").stdout)
+    assert [layer["name"] for layer in found["layers"]] == [name for name in caffes if "_split" not in name]
+    timed = json.loads(run("time", "-model", "states.prototxt", "-phase", "TEST", *words.split(), "--json").stdout)
+    assert [layer["name"] for layer in timed["layers"]] == caffes
+
+
 def test_a_solver_is_resolved(run) -> None:
     found = json.loads(run("inspect", "solver.prototxt", "--json").stdout)
     assert (found["type"], found["batch"], found["records_seen"], found["epochs"]) == ("SGD", 8, 192, 4.0)
