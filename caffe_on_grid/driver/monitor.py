@@ -79,10 +79,18 @@ class Monitor:
             return "the executors left before any rank was placed"
         return None
 
+    @property
+    def finished(self) -> bool:
+        """Whether every rank has said that it ended well."""
+        return bool(self.state.ranks) and all(r.finished for r in self.state.ranks.values())
+
+    def quiet_s(self, now: float) -> float:
+        """Seconds since anything moved."""
+        return now - max([self._last_sign, *(r.moved_at for r in self.state.ranks.values())])
+
     def stalled(self, now: float, wall: float, limit_s: float) -> Optional[reports.Failed]:
         """The failure of a gang in which nothing has moved for `limit_s`, naming the ranks that lag."""
-        moved = max([self._last_sign, *(r.moved_at for r in self.state.ranks.values())])
-        if not self.complete or now - moved < limit_s:
+        if not self.complete or self.finished or self.quiet_s(now) < limit_s:
             return None
         lagging = laggards(self.state)
         where = ", ".join(f"rank {r.rank} on {r.host} (iteration {r.iteration}, {r.phase})" for r in lagging)

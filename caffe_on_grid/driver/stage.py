@@ -22,7 +22,7 @@ from caffe_on_grid.driver.monitor import Monitor
 from caffe_on_grid.errors import ConfigError, GangError, GridError, from_category
 from caffe_on_grid.gang.plan import GangPlan
 from caffe_on_grid.metrics.state import GangState
-from caffe_on_grid.spec.report import Failed, Report
+from caffe_on_grid.spec.report import Failed, Remarked, Report
 
 Agent = Callable[[GangPlan], list[str]]
 """The body of one barrier task."""
@@ -54,8 +54,8 @@ class Limits:
     """For any rank to move."""
     grace_s: float = 2.0
     """After a failure, for reports of what happened before it."""
-    stop_s: float = 3.0
-    """After `stop` was sent, for the agents to end their ranks and leave."""
+    stop_s: float = 10.0
+    """After `stop` was sent, for the agents to end their ranks, keep their logs and leave."""
     cancel_s: float = 5.0
     """After the job was cancelled, for Spark to end it."""
 
@@ -154,6 +154,14 @@ class _Gang:
         self._inbox.close()
 
     def _over(self) -> bool:
+        if self._monitor.finished and self._monitor.quiet_s(self._heard) > self._limits.step_s:
+            # All work is done; what keeps an executor (a store that takes no logs?) does not undo it.
+            state = self._monitor.state
+            late = ", ".join(map(str, sorted(set(state.joined) - set(state.left)))) or "none"
+            said = f"the gang did not end within {self._limits.step_s:g} s of its work; executors still busy: {late}"
+            state.remarks.append(said)
+            self._observer.report(Remarked(-1, time.time(), said), state)
+            return True
         if self._job_ended_at is None or self._job_error:
             return False
         heard = len(self._monitor.state.left) == self._monitor.state.executors

@@ -12,6 +12,7 @@ from caffe_on_grid.comm.channel import Closed, Listener, dial
 from caffe_on_grid.driver.inbox import Inbox
 from caffe_on_grid.driver.monitor import Monitor
 from caffe_on_grid.driver.stage import Limits, _Gang
+from caffe_on_grid.spec.report import Finished, to_line
 
 KEY = b"k" * 32
 PLACE = {"rank": 0, "executor": 0, "host": "h", "local_rank": 0, "device": "cpu 0"}
@@ -81,6 +82,41 @@ def test_a_driver_that_was_held_up_takes_no_rank_for_stalled(beating, where):
         gang._check_deadlines()
         assert time.monotonic() < until + 5
     assert "no rank has moved for 1.2 s" in monitor.failures[0].message
+
+
+def test_work_that_is_done_stays_done_though_an_executor_does_not_leave():
+    """A store that took the logs slowly made a training fail that had written its model."""
+    told, monitor = Told(), Monitor("train", 1, 100.0)
+    gang = _Gang(None, None, monitor, Limits(gang_s=5.0, step_s=60.0), told)  # type: ignore[arg-type]
+    finished = Finished(0, 1.0, 5, "ab", 10, 0, 0, 1)
+    for message in (
+        {"type": "joined", "executor": 0, "host": "h", "pid": 1, "cpus": 1},
+        {"type": "placed", "ranks": [PLACE]},
+        {"type": "report", "line": to_line(finished)},
+    ):
+        monitor.message(message, 100.0)
+    gang._heard = 159.0
+    assert not gang._over()
+    gang._heard = 161.0
+    gang._check_deadlines()
+    assert monitor.failures == []
+    assert gang._over()
+    assert monitor.unfinished() is None
+    assert told.said == monitor.state.remarks
+    assert told.said == ["the gang did not end within 60 s of its work; executors still busy: 0"]
+
+
+class Told:
+    """An observer of remarks."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def report(self, report, state) -> None:
+        self.said.append(report.message)
+
+    def tick(self, state) -> None:
+        """Nothing to show."""
 
 
 def test_a_driver_that_was_held_up_misses_nobody_who_has_come(beating):
