@@ -18,6 +18,9 @@ LOOK_S = 0.5
 TROUBLE_S = 60.0
 """How long YARN may be away before that is told."""
 
+LOST_S = 900.0
+"""How long YARN may be away before nothing is known of a job that nobody else follows."""
+
 
 class Watch:
     """Looks at one application; a YARN that is away for a while is no failure of the job."""
@@ -95,6 +98,12 @@ class Watch:
     def ended(self) -> bool:
         """Whether YARN has said that the application has ended."""
         return bool(self.facts) and self.facts.get("state") not in yarn.UNFINISHED
+
+    @property
+    def running(self) -> bool:
+        """Whether the application ran when YARN was last asked, LOST_S ago at most."""
+        blind_s = time.monotonic() - self._blind_since if self._blind_since else 0.0
+        return self.facts.get("state") == "RUNNING" and blind_s < LOST_S
 
     def refresh(self) -> None:
         """Ask YARN once more what became of the application, waiting a moment for its end."""

@@ -90,7 +90,7 @@ class _Run:
 
     def _wait(self, child: subprocess.Popen[bytes], caught: list[int]) -> None:
         deadline = None
-        while child.poll() is None:
+        while child.poll() is None or (deadline is None and not caught and self._out_of_sight(child)):
             time.sleep(TICK_S)
             if deadline is None and not caught:
                 self._verdict = self._watch.look()
@@ -100,6 +100,10 @@ class _Run:
                 self._stop(child, bool(caught))
             if deadline is not None and time.monotonic() > deadline:
                 process.kill(child)
+
+    def _out_of_sight(self, child: subprocess.Popen[bytes]) -> bool:
+        """Whether spark-submit alone has ended, since it lost sight of YARN: the application goes on without it."""
+        return child.returncode != 0 and self._application.in_cluster and self._watch.running
 
     def _stop(self, child: subprocess.Popen[bytes], by_signal: bool) -> None:
         """End the application; spark-submit then ends by itself. A driver here that was sent a signal does it all.
@@ -167,7 +171,7 @@ class _Run:
         """The end of an application whose record cannot be read."""
         if caught or self._verdict is not None:
             return self._error(None, 0, caught, [])
-        known = self._watch.facts.get("finalStatus") or "ended"
+        known = self._watch.facts.get("finalStatus") if self._watch.ended else "no more"
         name = self._watch.id or "the application"
         return ContactLost(f"{name} is {known} to YARN, and what it did cannot be read: {fault}")
 

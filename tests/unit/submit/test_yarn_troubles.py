@@ -147,6 +147,43 @@ def test_what_could_not_be_killed_is_named(tmp_path, manager):
     assert (caught.value.exit_code, manager.state) == (8, "RUNNING")
 
 
+def test_a_submission_that_lost_sight_of_yarn_ends_no_application(tmp_path, manager):
+    """spark-submit ends with 1 where it cannot ask for a while: the application was killed, which was well."""
+    done = record(str(tmp_path / "run"), outcome="done", exit_code=0)
+    (tmp_path / "run").mkdir()
+
+    def end() -> None:
+        (tmp_path / "run" / "run.json").write_text(records.dumps(done))
+        manager.state = "FINISHED"
+
+    ends = threading.Timer(1.5, end)
+    ends.start()
+    assert start(tmp_path, f"echo Submitted application {NAME}; sleep 0.5; exit 1", str(tmp_path / "run")) == done
+    assert manager.killed == 0
+    ends.join()
+
+
+def test_what_a_signal_ends_is_killed_without_its_submission_too(tmp_path, manager):
+    def interrupt() -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+
+    ends = threading.Timer(1.2, interrupt)
+    ends.start()
+    with pytest.raises(Interrupted):
+        start(tmp_path, f"echo Submitted application {NAME}; sleep 0.5; exit 1", "away://h/run")
+    assert manager.state == "KILLED"
+    ends.join()
+
+
+def test_one_that_nobody_can_see_any_more_is_not_known(tmp_path, manager, monkeypatch):
+    monkeypatch.setattr(watch, "LOST_S", 0.5)
+    away = threading.Timer(0.8, setattr, (manager, "away", 100_000))
+    away.start()
+    with pytest.raises(ContactLost, match=f"{NAME} may still run"):
+        start(tmp_path, f"echo Submitted application {NAME}; sleep 0.5; exit 1", "away://h/run")
+    away.join()
+
+
 def test_what_cannot_be_shown_ends_no_application(tmp_path, manager, capsys):
     """A line of metrics.jsonl that is none once killed the application it came from."""
     done = record(str(tmp_path / "run"), outcome="done", exit_code=0)
