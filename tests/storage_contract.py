@@ -24,6 +24,7 @@ class StorageContract:
         assert store.read(paths.join(folder, "x")) == b"onetwo"
         assert store.read(paths.join(folder, "sub", "y")) == b"new"
         assert store.size(paths.join(folder, "x")) == 6
+        assert b"".join(store.pieces(paths.join(folder, "x"), 2, 3)) == b"etw"
         assert store.exists(folder)
         assert store.is_folder(folder)
         assert not store.is_folder(paths.join(folder, "x"))

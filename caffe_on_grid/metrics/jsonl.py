@@ -6,7 +6,7 @@ Nothing here opens a file: lines go to a callable, so that any storage will do.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Optional
 
 from caffe_on_grid.metrics.state import GangState, Rates, rates
@@ -74,9 +74,9 @@ def spread(values: list[float], ranks: list[int]) -> dict[str, Any]:
     }
 
 
-def read(lines: Iterable[str]) -> list[dict[str, Any]]:
-    """The lines as objects; a last line that is still being written is left out."""
-    return [value for value in map(_parse, lines) if value is not None]
+def read(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
+    """The lines as objects, one after another; a last line that is still being written is left out."""
+    return (value for value in map(_parse, lines) if value is not None)
 
 
 def _parse(line: str) -> Optional[dict[str, Any]]:

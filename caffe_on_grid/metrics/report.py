@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import math
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Optional
@@ -15,6 +16,9 @@ from typing import Any, Optional
 from caffe_on_grid.metrics import jsonl
 
 _RAW, _SMOOTH, _TEST, _LR, _INK = "#9db8d9", "#1f5fa8", "#c4571b", "#6b7280", "#24292f"
+
+MOST = 5000
+"""Points of a curve."""
 
 
 @dataclass
@@ -38,7 +42,7 @@ class Curves:
         return {name: xy for name, xy in self.tests.items() if "loss" in name.lower()}
 
 
-def curves(lines: list[dict[str, Any]]) -> Curves:
+def curves(lines: Iterable[dict[str, Any]]) -> Curves:
     """The curves in the lines of a metrics.jsonl; a resumed or repeated iteration counts as written last."""
     found = Curves()
     task = "train"
@@ -52,7 +56,17 @@ def curves(lines: list[dict[str, Any]]) -> Curves:
             for name, values in line["outputs"].items():
                 mean = sum(map(jsonl.number, values)) / max(1, len(values))
                 _add(found.tests.setdefault(_test_name(name, line["net"]), ([], [])), line["iteration"], mean)
+    found.loss, found.lr = thinned(found.loss), thinned(found.lr)
     return found
+
+
+def thinned(curve: tuple[list[float], list[float]]) -> tuple[list[float], list[float]]:
+    """At most MOST points, each for as many neighbours: days have a million, which nobody sees or can wait for."""
+    step = -(-len(curve[0]) // MOST)
+    if step <= 1:
+        return curve
+    starts = range(0, len(curve[0]), step)
+    return [curve[0][at] for at in starts], [_mean(curve[1][at : at + step]) for at in starts]
 
 
 def _test_name(output: str, net: int) -> str:

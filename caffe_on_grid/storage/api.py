@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
@@ -23,6 +24,9 @@ class Storage(Protocol):
 
     def read(self, uri: str) -> bytes:
         """A small file's content."""
+
+    def pieces(self, uri: str, offset: int, length: int) -> Iterator[bytes]:
+        """`length` bytes from `offset`, both within the file, in pieces."""
 
     def fetch(self, uri: str, path: Path) -> None:
         """Copy a file to a local path."""

@@ -82,6 +82,14 @@ class LocalStorage:
         with door(uri):
             return _path(uri).read_bytes()
 
+    def pieces(self, uri: str, offset: int, length: int) -> Iterator[bytes]:
+        """`length` bytes from `offset`, both within the file, in pieces."""
+        with door(uri), _file(uri).open("rb") as content:
+            content.seek(offset)
+            while length > 0 and (piece := content.read(min(length, _COPY_BYTES))):
+                length -= len(piece)
+                yield piece
+
     def fetch(self, uri: str, path: Path) -> None:
         """Copy a file to `path`; a file fetched onto itself stays as it is."""
         with door(uri):

@@ -13,6 +13,9 @@ from caffe_on_grid.storage import paths
 from caffe_on_grid.storage.registry import connect
 from caffe_on_grid.submit import process
 
+LOOK_BYTES = 4 << 20
+"""How much of the end of metrics.jsonl, which grows by hundreds of MiB a day, tells how far a run was."""
+
 
 def told(record: Optional[records.RunRecord], code: int, caught: bool) -> bool:
     """Whether the driver has written its end and could say it, where Spark ended with `code`, as subprocess gives it.
@@ -45,7 +48,10 @@ def last_step(run_folder: str) -> Optional[int]:
     storage = connect(uri)
     if not storage.exists(uri):
         return None
-    lines = jsonl.read(storage.read(uri).decode("utf-8", "replace").splitlines(keepends=True))
+    size = storage.size(uri)
+    start = max(0, size - LOOK_BYTES)
+    end = b"".join(storage.pieces(uri, start, size - start)).decode("utf-8", "replace")
+    lines = jsonl.read(end.splitlines(keepends=True)[1 if start else 0 :])
     return max((int(line["iteration"]) for line in lines if line.get("kind") == "stepped"), default=None)
 
 

@@ -18,7 +18,6 @@ from caffe_on_grid.spec.job import JobSpec
 from caffe_on_grid.spec.report import Report
 from caffe_on_grid.storage import paths
 from caffe_on_grid.storage.registry import connect
-from caffe_on_grid.storage.remote import RemoteStorage
 
 LOOK_S = 1.0
 """Between two looks at the storage."""
@@ -139,13 +138,7 @@ class Tail:
             return
         size = storage.size(self._uri)
         if size > self._read:
-            self._rest += self._more(size)
+            self._rest += b"".join(storage.pieces(self._uri, self._read, size - self._read))
             self._read = size
         *lines, self._rest = self._rest.split(b"\n")
         yield from (line.decode("utf-8", "replace") for line in lines)
-
-    def _more(self, size: int) -> bytes:
-        storage = connect(self._uri)
-        if isinstance(storage, RemoteStorage):
-            return b"".join(storage.pieces(self._uri, self._read, size - self._read))
-        return storage.read(self._uri)[self._read : size]

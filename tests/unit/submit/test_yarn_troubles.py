@@ -206,6 +206,15 @@ def test_a_cause_is_told_though_it_cannot_be_recorded(manager, capsys, error: Gr
     assert capsys.readouterr().err.startswith("note: it is not recorded how the run ended: away://h/run/run.json")
 
 
+def test_how_far_a_run_was_stands_at_the_end_of_its_metrics(tmp_path, monkeypatch):
+    lines = [{"kind": "stepped", "iteration": step} for step in range(1, 1000)] + [{"kind": "ranks"}]
+    text = "".join(json.dumps(line) + "\n" for line in lines) + '{"kind": "step'
+    (tmp_path / "metrics.jsonl").write_text(text)
+    for size in (len(text) + 1, len(text), 1000):
+        monkeypatch.setattr(aftermath, "LOOK_BYTES", size)
+        assert aftermath.last_step(str(tmp_path)) == 999
+
+
 def test_a_driver_that_died_is_told_though_its_metrics_cannot_be_read(manager):
     died = aftermath.died(record("away://h/run"), -9, "its last word")
     assert isinstance(died, TrainingFailed)
