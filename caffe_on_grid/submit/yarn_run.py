@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import re
 import subprocess
+import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -23,6 +24,8 @@ from caffe_on_grid.submit.following import Follower, read_record
 from caffe_on_grid.submit.watch import Watch
 
 TICK_S = 0.2
+SHOWN_S = 5.0
+"""How long the end waits for what is being shown."""
 _SUBMITTED = re.compile(r"Submitted application (application_\d+_\d+)")
 
 
@@ -53,7 +56,8 @@ class _Run:
         self._display = progress.show()
         self._follower = Follower(application.job, application.run_id, application.run_folder, self._display)
         self._silent = application.in_cluster
-        self._shows = True
+        self._showing = threading.Thread(target=self._show, name="show the run", daemon=True)
+        self._shown = threading.Event()
         self._verdict: Optional[GridError] = None
 
     def run(self) -> records.RunRecord:
@@ -63,6 +67,7 @@ class _Run:
             self._wait(child, caught)
             if not caught and self._verdict is None:
                 self._watch.refresh()
+        self._end_showing()
         self._display.close()
         return self._end(child.returncode, caught, tail)
 
@@ -94,7 +99,7 @@ class _Run:
             time.sleep(TICK_S)
             if deadline is None and not caught:
                 self._verdict = self._watch.look()
-                self._follow()
+                self._begin_showing()
             if deadline is None and (caught or self._verdict is not None):
                 deadline = time.monotonic() + self._grace_s
                 self._stop(child, bool(caught))
@@ -113,19 +118,39 @@ class _Run:
         if by_signal and not self._application.in_cluster:
             return
         self._silent = True
+        self._shown.set()
         process.kill_driver(child)
         self._watch.kill()
         if self._watch.id is None:
             process.kill(child)
 
-    def _follow(self, at_once: bool = False) -> None:
-        """Show how it goes. What cannot be shown is told once, and ends no application."""
-        if self._shows and self._application.in_cluster and self._watch.id is not None:
-            try:
-                self._follower.look(at_once)
-            except Exception as error:
-                self._shows = False
-                process.say(f"note: the run goes on, and cannot be shown any more: {type(error).__name__}: {error}")
+    # -- how it goes: shown by a thread of its own, so that a store without an answer holds up no Ctrl-C
+
+    def _begin_showing(self) -> None:
+        if self._application.in_cluster and self._watch.id is not None and self._showing.ident is None:
+            self._showing.start()
+
+    def _show(self) -> None:
+        while not self._shown.wait(TICK_S) and self._look():
+            continue
+
+    def _look(self, at_once: bool = False) -> bool:
+        """Show what is new. What cannot be shown is told once, and ends no application."""
+        try:
+            self._follower.look(at_once)
+        except Exception as error:
+            process.say(f"note: the run cannot be shown any more: {type(error).__name__}: {error}")
+            return False
+        return True
+
+    def _end_showing(self) -> None:
+        """Show the rest, unless the store does not answer."""
+        whole = self._showing.is_alive()
+        self._shown.set()
+        if self._showing.ident is not None:
+            self._showing.join(SHOWN_S)
+        if whole and not self._showing.is_alive():
+            self._look(at_once=True)
 
     # -- the outcome
 
@@ -177,7 +202,6 @@ class _Run:
 
     def _ended(self, record: records.RunRecord, caught: list[int]) -> records.RunRecord:
         if self._application.in_cluster:
-            self._follow(at_once=True)
             cause = [words.failure_line(record.cause)] if record.cause else []
             self._display.lines([*cause, *words.summary(record, _left(record))])
         if not caught or record.outcome == "done":

@@ -22,7 +22,7 @@ from caffe_on_grid.spec import run as records
 from caffe_on_grid.spec.job import Cluster, JobSpec
 from caffe_on_grid.storage import registry
 from caffe_on_grid.storage.remote import RemoteStorage, StoreFault
-from caffe_on_grid.submit import aftermath, run, watch
+from caffe_on_grid.submit import aftermath, run, watch, yarn_run
 from caffe_on_grid.submit.argv import Application, SparkCommand
 from caffe_on_grid.submit.capacity import Request
 
@@ -68,11 +68,13 @@ class Answers(BaseHTTPRequestHandler):
 
 
 class Store:
-    """A store that is away."""
+    """A store that is away, and gives no answer at all for what is followed."""
 
     appears_whole = False
 
     def entry(self, path: str) -> None:
+        if path.startswith("/mute/") and path.endswith("metrics.jsonl"):
+            time.sleep(20)
         raise StoreFault("Unreachable", "nobody is at home")
 
 
@@ -147,6 +149,19 @@ def test_what_could_not_be_killed_is_named(tmp_path, manager):
     assert (caught.value.exit_code, manager.state) == (8, "RUNNING")
 
 
+def test_a_store_without_an_answer_holds_up_no_interrupt(tmp_path, manager, monkeypatch):
+    monkeypatch.setattr(yarn_run, "SHOWN_S", 0.2)
+    interrupt, began = interrupt_when_running(tmp_path, manager, away=0), time.monotonic()
+    with pytest.raises(Interrupted):
+        start(
+            tmp_path,
+            f"cd {tmp_path}; echo Submitted application {NAME}; sleep 1; touch running; sleep 60",
+            "away://h/mute",
+        )
+    interrupt.join()
+    assert (manager.state, time.monotonic() - began < 10) == ("KILLED", True)
+
+
 def test_a_submission_that_lost_sight_of_yarn_ends_no_application(tmp_path, manager):
     """spark-submit ends with 1 where it cannot ask for a while: the application was killed, which was well."""
     done = record(str(tmp_path / "run"), outcome="done", exit_code=0)
@@ -196,7 +211,7 @@ def test_what_cannot_be_shown_ends_no_application(tmp_path, manager, capsys):
     assert start(tmp_path, text, str(tmp_path / "run")) == done
     ends.join()
     said = capsys.readouterr().err
-    assert said.count("cannot be shown any more: JSONDecodeError") == 1
+    assert said.count("note: the run cannot be shown any more: JSONDecodeError") == 1
     assert manager.killed == 0
 
 
