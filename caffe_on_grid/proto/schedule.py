@@ -1,4 +1,4 @@
-"""Caffe's learning rate policies (SGDSolver::GetLearningRate)."""
+"""Caffe's learning rate policies (SGDSolver::GetLearningRate), and what no solver steps with."""
 
 from __future__ import annotations
 
@@ -12,8 +12,17 @@ from caffe_on_grid.spec.codec import suggestion
 
 
 def check(solver: Any) -> None:
-    """Raise ConfigError for what no engine steps with: an unknown solver type or what `learning_rate` refuses."""
+    """Raise ConfigError for what Caffe's solvers CHECK, or divide by, before their first step."""
     check_type(solver)
+    if solver.type in ("AdaGrad", "RMSProp") and solver.momentum:
+        raise ConfigError(f"solver: momentum is {solver.momentum:g}: it cannot be used with {solver.type}")
+    if solver.type == "RMSProp" and not 0 <= solver.rms_decay < 1:
+        raise ConfigError(f"solver: rms_decay is {solver.rms_decay:g}, expected 0 <= rms_decay < 1")
+    if solver.weight_decay and solver.regularization_type not in ("L1", "L2"):
+        raise ConfigError(f"solver: unknown regularization_type {solver.regularization_type!r}; known: L1, L2")
+    for name in ("iter_size", "average_loss"):
+        if getattr(solver, name) < 1:
+            raise ConfigError(f"solver: {name} is {getattr(solver, name)}, expected 1 or more")
     learning_rate(solver, 0)
 
 

@@ -82,6 +82,8 @@ def _expect(cls: Any, value: Any, where: str) -> Any:
 
 
 def suggestion(word: str, known: typing.Iterable[str]) -> str:
-    """` (did you mean 'x'?)` for the nearest known word, or nothing."""
-    near = difflib.get_close_matches(word, list(known), 1)
+    """` (did you mean 'x'?)` for the nearest known word, capitals apart if need be, or nothing."""
+    plain = {name.lower(): name for name in known}
+    near = difflib.get_close_matches(word, list(plain.values()), 1)
+    near = near or [plain[name] for name in difflib.get_close_matches(word.lower(), plain, 1)]
     return f" (did you mean {near[0]!r}?)" if near else ""

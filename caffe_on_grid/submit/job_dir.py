@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 from caffe_on_grid.errors import ConfigError, SecurityFault, UsageError
-from caffe_on_grid.proto import graph, lint, lint_shapes, schedule, schema, shapes
+from caffe_on_grid.proto import graph, lint, lint_shapes, schedule, schema, shapes, upgrade
 from caffe_on_grid.spec import codec
 from caffe_on_grid.spec.job import Cluster, JobSpec, Output, Start
 from caffe_on_grid.storage import hadoop, paths
@@ -170,6 +170,7 @@ def _check_shapes(job: JobSpec, solver: Any, nets: graph.SolverNets) -> Iterator
     used = nets if trains else replace(nets, train=schema.NetParameter())
     try:
         if trains:
+            solver = upgrade.upgrade_solver(solver)
             schedule.check(solver)
         found = shapes.check(used)
     except ConfigError as error:

@@ -15,7 +15,6 @@ import torch
 
 from caffe_on_grid.engine.native import SOLVER_TYPES
 from caffe_on_grid.engine.torch.parameter import Parameter
-from caffe_on_grid.errors import ConfigError
 from caffe_on_grid.proto import schedule
 
 Tensors = list[torch.Tensor]
@@ -27,7 +26,7 @@ class Solver:
 
     def __init__(self, message: Any, learnable: Sequence[Parameter]) -> None:
         """`message`: SolverParameter; raises ConfigError for what Caffe refuses."""
-        _check(message)
+        schedule.check(message)
         self.message = message
         self.learnable = list(learnable)
         self.iteration = 0
@@ -101,21 +100,6 @@ def _alike(learnable: Sequence[Parameter]) -> list[list[int]]:
     for at, parameter in enumerate(learnable):
         found.setdefault((parameter.lr_mult, parameter.decay_mult), []).append(at)
     return list(found.values())
-
-
-def _check(message: Any) -> None:
-    """Raise ConfigError for what the solvers' constructors CHECK, and for a rate that cannot be asked for."""
-    schedule.check_type(message)
-    kind = message.type
-    if kind in ("AdaGrad", "RMSProp") and message.momentum:
-        raise ConfigError(f"solver: momentum is {message.momentum:g}: it cannot be used with {kind}")
-    if kind == "RMSProp" and not 0 <= message.rms_decay < 1:
-        raise ConfigError(f"solver: rms_decay is {message.rms_decay:g}, expected 0 <= rms_decay < 1")
-    if message.regularization_type not in ("L1", "L2"):
-        raise ConfigError(f"solver: unknown regularization_type {message.regularization_type!r}; known: L1, L2")
-    if message.iter_size < 1:
-        raise ConfigError(f"solver: iter_size is {message.iter_size}, expected 1 or more")
-    schedule.learning_rate(message, 0)
 
 
 def _sgd(solver: Solver, diffs: Tensors, history: Tensors, _: Tensors, rate: np.float32) -> Tensors:

@@ -51,6 +51,17 @@ def check_schedule_refusals() -> None:
     )
     for source, wanted in cases:
         assert wanted in refused(rate, source, 0)
+    fixed = 'lr_policy: "fixed" '
+    for source, wanted in (
+        ('type: "sgd"', "unknown type 'sgd' (did you mean 'SGD'?)"),
+        ('type: "AdaGrad" momentum: 0.9', "momentum is 0.9: it cannot be used with AdaGrad"),
+        ('type: "RMSProp" rms_decay: 1', "rms_decay is 1, expected 0 <= rms_decay < 1"),
+        ('weight_decay: 1 regularization_type: "L3"', "unknown regularization_type 'L3'"),
+        ("iter_size: 0", "iter_size is 0, expected 1 or more"),
+        ("average_loss: 0", "average_loss is 0, expected 1 or more"),
+    ):
+        assert wanted in refused(schedule.check, solver_of(fixed + source))
+    schedule.check(solver_of(fixed + 'regularization_type: "L3"'))
 
 
 def lines_of(solver: str, train: str = "", test: str = "") -> list[str]:

@@ -94,8 +94,9 @@ def test_six_steps(solver: str, copies: bool) -> None:
     [
         (FIXED + "type: 'AdaGrad' momentum: 0.9", "cannot be used with AdaGrad"),
         (FIXED + "type: 'RMSProp' rms_decay: 1", "rms_decay is 1"),
-        (FIXED + "regularization_type: 'L3'", "unknown regularization_type 'L3'"),
+        (FIXED + "weight_decay: 0.1 regularization_type: 'L3'", "unknown regularization_type 'L3'"),
         (FIXED + "iter_size: 0", "iter_size is 0"),
+        (FIXED + "average_loss: 0", "average_loss is 0"),
         ("base_lr: 0.1", "lr_policy is missing"),
     ],
 )
