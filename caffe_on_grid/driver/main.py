@@ -56,15 +56,15 @@ def read_job(job_dir: Path) -> JobSpec:
 
 
 def _end(session: Optional[Session], error: Optional[BaseException], display: Display) -> int:
-    """Write and say how it ended; the exit code."""
+    """Say and write how it ended, the cause first, since the rest may have to wait for a store; the exit code."""
+    display.close()
     if error and not isinstance(error, GridError):
-        display.close()
         display.lines("".join(traceback.format_exception(type(error), error, error.__traceback__)).splitlines())
+    display.lines(_failed(record.cause(error)))
     if session is None:
-        display.lines(_failed(record.cause(error)))
         return record.exit_code(error, False)
     final, summary = session.close(error)
-    display.lines([*_failed(final.cause), *summary])
+    display.lines([*([] if error else _failed(final.cause)), *summary])
     return final.exit_code or 0
 
 

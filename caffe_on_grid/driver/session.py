@@ -103,7 +103,6 @@ class Session:
 
         A run that went well and whose record cannot be written has failed by that.
         """
-        self._display.close()
         stop_spark(self._sc)
         final = self._ended(error)
         self.ledger.metrics.ended(final.outcome, final.exit_code or 0, time.time())
