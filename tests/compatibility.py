@@ -80,7 +80,10 @@ FIELDS: dict[str, Note] = {
     "SolverParameter.layer_wise_reduce": ("no effect", "gradients always travel as they become final"),
     "SolverParameter.random_seed": ("same", "rank r's stream is that of seed + r, as in Caffe"),
     "SolverParameter.snapshot_diff": ("differs", "engine torch writes no gradients, with a warning"),
-    "SolverParameter.snapshot_prefix": ("differs", "its last part names the snapshots; they lie in the run's folder"),
+    "SolverParameter.snapshot_prefix": (
+        "differs",
+        "its last part (unset, or a folder: the solver file's name) names the snapshots; they lie in the run's folder",
+    ),
     "SolverParameter.solver_mode": ("differs", "unset: GPU where there are devices; `--solver-mode` has the last word"),
     "SolverParameter.test_compute_loss": ("no effect", "a loss in a TEST net is one of its outputs anyway"),
     "TransformationParameter.crop_size": ("differs", "where it is random: other draws than Caffe's, from `--seed`"),

@@ -131,9 +131,15 @@ def assemble(spec: RankSpec, prepared: Prepared, comm: Communicator, reporter: R
 
 
 def read_solver(spec: RankSpec) -> Any:
-    """The solver message of the job, upgraded; paths in it are relative to the job directory."""
+    """The solver message of the job, upgraded; paths in it are relative to the job directory.
+
+    Where snapshot_prefix is unset or a folder, snapshots have the solver file's name, as Caffe's have.
+    """
     where = spec.job.solver
-    return upgrade.upgrade_solver(text.parse(schema.SolverParameter, job_file(spec, where).decode(), where))
+    solver = upgrade.upgrade_solver(text.parse(schema.SolverParameter, job_file(spec, where).decode(), where))
+    if not solver.snapshot_prefix or solver.snapshot_prefix.endswith("/"):
+        solver.snapshot_prefix += Path(where).stem
+    return solver
 
 
 def job_file(spec: RankSpec, name: str) -> bytes:
