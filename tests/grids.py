@@ -120,7 +120,7 @@ class Grid:
             "1",
         ]
 
-    def spark_submit(self, mode: str, *args: str, timeout: float = 150) -> subprocess.CompletedProcess[str]:
+    def spark_submit(self, mode: str, *args: str, timeout: float = 300) -> subprocess.CompletedProcess[str]:
         """Text of stdout and stderr; an application of a submission that ran out of time is the fixtures' to kill."""
         command = [
             str(Path(pyspark.__file__).parent / "bin" / "spark-submit"),

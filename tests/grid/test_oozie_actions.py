@@ -65,7 +65,7 @@ def test_a_spark_action_trains(grid, render, hdfs_folder: str) -> None:
         env=launcher_environment(grid),
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr[-4000:]
     assert "net.caffemodel" in grid.fs("-ls", hdfs_folder)
