@@ -23,7 +23,7 @@ FIELDS = {"iteration": 5, "world": 1, "seed": 7, "run_id": "r", "batches": 5, "t
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    for name, value in (("PATIENCE_S", 0.3), ("PAUSE_S", 0.01), ("MOST_S", 0.05)):
+    for name, value in (("PATIENCE_S", 30.0), ("PAUSE_S", 0.01), ("MOST_S", 0.05)):
         monkeypatch.setattr(patience, name, value)
     before = signal.getsignal(signal.SIGTERM)
     yield
@@ -72,6 +72,7 @@ def test_a_snapshot_waits_for_its_store(store, tmp_path, monkeypatch, capsys):
 
 
 def test_it_does_not_wait_for_ever(store, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(patience, "PATIENCE_S", 0.3)
     store.refuses = 10_000
     code, out, err = published(tmp_path, monkeypatch, capsys)
     assert (code, out) == (EnvironmentFault.exit_code, "")
@@ -123,7 +124,7 @@ def test_what_is_waited_for_is_told_once():
         return "done"
 
     assert patience.patiently(work, told.append) == "done"
-    assert told == ["tried again for 0.005 minutes: hdfs://h/x: away"]
+    assert told == ["tried again for 0.5 minutes: hdfs://h/x: away"]
 
 
 def test_what_is_wrong_is_not_tried_again():
