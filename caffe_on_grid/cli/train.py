@@ -59,7 +59,7 @@ def submit(ctx: click.Context, /, does_train: bool, does_test: bool, **given: An
     """Run what a CaffeOnSpark command line asked for, in its own words."""
     for name, remark in words.NEEDLESS.items():
         if given.pop(name):
-            click.echo(f"note: {remark}", err=True)
+            _say(remark)
     tasks = (("train",) if does_train else ()) + (("test",) if does_test else ())
     if not tasks:
         raise click.UsageError("say -train, -test or both", ctx)
@@ -96,7 +96,9 @@ def _in_action(job: Any, origins: Mapping[str, str], given: Mapping[str, Any]) -
 
 
 def _say(remark: str) -> None:
-    click.echo(f"note: {remark}", err=True)
+    from caffe_on_grid.submit import process
+
+    process.say(f"note: {remark}")
 
 
 def _started(prepared: Any, folder: Any, as_json: bool) -> int:

@@ -61,6 +61,8 @@ def _intervals(solver: Any) -> Iterator[str]:
         yield f"solver: test_interval {solver.test_interval} > max_iter {solver.max_iter}: no test but at the start"
     if solver.test_interval and not solver.test_iter:
         yield "solver: test_interval without test_iter: there are no TEST nets; set test_iter"
+    if 0 in solver.test_iter:
+        yield "solver: test_iter 0 makes a test one pass over the source (in Caffe: nothing); set test_iter"
     if solver.clip_gradients >= 0 and solver.iter_size > 1:
         yield "solver: clip_gradients bounds the gradient summed over iter_size passes, as in Caffe, not their mean"
 

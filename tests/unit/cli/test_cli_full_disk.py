@@ -28,6 +28,20 @@ def test_a_job_does_not_die_of_a_log_that_takes_nothing(full):
     display.lines(["three"])
 
 
+def test_a_remark_that_cannot_be_told_keeps_no_job_from_starting(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("net.prototxt").write_text('layer { name: "d" type: "Input" top: "d" input_param { shape { dim: 1 } } }')
+    Path("s.prototxt").write_text('net: "net.prototxt" lr_policy: "fixed" snapshot: 9 max_iter: 1')
+    program = "from caffe_on_grid.cli import main; main()"
+    words = ["train", "-conf", "s.prototxt", "-model", "m", "--master", "local[1]", "--dry-run"]
+    command = [sys.executable, "-c", program, *words]
+    whole = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert "note: solver: snapshot 9 > max_iter 1" in whole.stderr
+    with Path("/dev/full").open("w") as log:
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=log, text=True, timeout=60, check=True)
+    assert "spark-submit" in done.stdout
+
+
 def test_the_exit_code_is_that_of_the_error_where_it_cannot_be_told():
     with Path("/dev/full").open("w") as log:
         program = "from caffe_on_grid.cli import main; main(['nonsense'])"

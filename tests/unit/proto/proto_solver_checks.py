@@ -81,6 +81,7 @@ def check_lint() -> None:
         ('lr_policy: "multistep" gamma: 0.1 stepvalue: [3, 20] max_iter: 9', "", "", "stepvalue 20 is not reached"),
         ("snapshot: 10 max_iter: 5", "", "", "no snapshot before the end"),
         ("test_interval: 5", "", "", "test_interval without test_iter"),
+        ("test_interval: 5 test_iter: [3, 0]", "", "", "test_iter 0 makes a test one pass over the source"),
         ("clip_gradients: 1 iter_size: 2", "", "", "clip_gradients bounds"),
         ("", ip % "", "", "layer 'ip': without a weight_filler"),
         (
