@@ -19,7 +19,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Optional
 
-from caffe_on_grid.errors import ConfigError, SecurityFault, UsageError
+from caffe_on_grid.errors import ConfigError, GridError, SecurityFault, UsageError
 from caffe_on_grid.proto import graph, lint, lint_shapes, schedule, schema, shapes, upgrade
 from caffe_on_grid.spec import codec
 from caffe_on_grid.spec.job import Cluster, JobSpec, Output, Start
@@ -251,4 +251,7 @@ def _writable(uri: str, option: str, overwrite: bool, sources: Sequence[Path]) -
             raise ConfigError(f"{option} {uri}: is a folder; name a file")
         if not overwrite:
             raise ConfigError(f"{option} {uri}: exists; remove it, name another, or say --overwrite")
-    storage.check_writable(paths.parent(uri))
+    try:
+        storage.check_writable(paths.parent(uri))
+    except GridError as error:
+        raise type(error)(f"{option} {uri}: {error}") from None
