@@ -60,7 +60,7 @@ FIELDS: dict[str, Note] = {
     "BlobProto.double_diff": ("no effect", "read over; models are written without gradients"),
     "ConvolutionParameter.dilation": ("same", "0 is refused, where Caffe reads one value again and again"),
     "ConvolutionParameter.force_nd_im2col": _ENGINE,
-    "DataParameter.backend": ("differs", "LMDB only: LEVELDB, which is Caffe's default, is refused"),
+    "DataParameter.backend": ("differs", "LMDB only: LEVELDB is refused; where none is given, LMDB is expected"),
     "DataParameter.batch_size": ("same", "of each rank"),
     "DataParameter.force_encoded_color": ("no effect", "records are decoded with the channels that they have"),
     "DataParameter.prefetch": ("no effect", "`--prefetch` is"),

@@ -180,9 +180,8 @@ def _data_layer(layer: Any) -> DataLayer:
     param, shown = layer.data_param, f"layer {layer.name!r} of type {layer.type!r}"
     if layer.type in UNSUPPORTED:
         raise ConfigError(f"{shown}: this data source is not supported yet; {_CONVERT}")
-    if param.backend != schema.LMDB:
-        default = "" if param.HasField("backend") else " (Caffe's default where none is given)"
-        raise ConfigError(f"{shown}: backend LEVELDB{default} is not supported yet; {_CONVERT}")
+    if param.HasField("backend") and param.backend != schema.LMDB:  # V0 nets cannot name one: their source tells
+        raise ConfigError(f"{shown}: backend LEVELDB is not supported yet; {_CONVERT}")
     if not 1 <= len(layer.top) <= 2:
         raise ConfigError(f"{shown} has {len(layer.top)} tops, expected one (data) or two (data, label)")
     if not param.source or not param.batch_size:

@@ -129,6 +129,7 @@ def check_graph_data_layers() -> None:
     assert (layer.source, layer.backend, layer.batch_size, layer.transform.scale) == ("lmdb", "LMDB", 5, 2)
     only = "layer { name: 'd' type: 'Data' top: 'x' data_param { source: 's' batch_size: 1 backend: LMDB } }"
     assert graph.data_layers(net_of(only))[0].label_top is None
+    assert graph.data_layers(net_of(only.replace("backend: LMDB", "")))[0].backend == "LMDB", "V0 nets cannot say so"
     assert graph.data_layers(net_of('layer { type: "DummyData" top: "x" } layer { type: "Input" top: "y" }')) == ()
 
 
@@ -139,7 +140,6 @@ def check_graph_data_refusals() -> None:
         assert f"'d' of type '{kind}'" in message and "caffe-on-grid convert" in message
     data = 'layer { name: "d" type: "Data" %s data_param { %s } }'
     for tops, param, wanted in (
-        ('top: "x"', 'source: "s" batch_size: 1', "LEVELDB (Caffe's default"),
         ('top: "x"', 'source: "s" batch_size: 1 backend: LEVELDB', "backend LEVELDB is not"),
         ('top: "x"', "batch_size: 1 backend: LMDB", "no source"),
         ('top: "x"', 'source: "s" backend: LMDB', "no batch_size"),
