@@ -79,6 +79,7 @@ FIELDS: dict[str, Note] = {
     "SolverParameter.iter_size": ("same", "0 is refused, where Caffe divides by it"),
     "SolverParameter.layer_wise_reduce": ("no effect", "gradients always travel as they become final"),
     "SolverParameter.random_seed": ("same", "rank r's stream is that of seed + r, as in Caffe"),
+    "SolverParameter.display": ("differs", "after the last step Caffe runs one more batch forward and shows its loss"),
     "SolverParameter.test_iter": ("differs", "0: one pass over the source, with a warning; in Caffe no test"),
     "SolverParameter.snapshot_diff": ("differs", "engine torch writes no gradients, with a warning"),
     "SolverParameter.snapshot_prefix": (
