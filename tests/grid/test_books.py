@@ -36,7 +36,7 @@ class Books:
             self.kept.metrics.gang(f"task {self.lines}", "r", 1.0)
             self.lines += 1
             self.told += filter(None, [self.kept.trouble()])
-            assert time.monotonic() - began < 1
+            assert time.monotonic() - began < 5  # the tries of a store that is away take longer
             time.sleep(0.005)
 
     def end(self) -> list[str]:
