@@ -15,6 +15,7 @@ import pytest
 from command import Command, Ended, Running, nothing_complete
 
 pytestmark = [pytest.mark.spark, pytest.mark.mpi, pytest.mark.runtime]
+slow = pytest.mark.slow
 
 FOREVER = nets.solver(iterations=10_000_000, test=False, more="snapshot: 200").replace("display: 5", "display: 100")
 
@@ -89,6 +90,7 @@ def test_an_executors_agent_is_killed(command: Command) -> None:
     assert "executor 1" in ended.error and socket.gethostname() in ended.error
 
 
+@slow  # on YARN this is tested always
 def test_an_executor_is_killed(command: Command) -> None:
     """With all that is in its session: its agent, its rank."""
     job = Job(command, master="local-cluster[2,1,1024]").trains()
@@ -142,7 +144,6 @@ def last_snapshot(job: Job) -> None:
 
 SHORT = nets.solver(iterations=3, test=False)
 INT, TERM, HUP = (signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 143)
-slow = pytest.mark.slow
 STAGES = [
     pytest.param(starting, FOREVER, *INT, id="starting-SIGINT"),
     pytest.param(starting, FOREVER, *TERM, id="starting-SIGTERM"),
