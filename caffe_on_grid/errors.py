@@ -112,6 +112,13 @@ SIGNALS: dict[int, type[GridError]] = {
 """The error that each signal which ends a job stands for."""
 
 
+def of_the_machine(error: OSError) -> EnvironmentFault:
+    """What stands for an error of OF_THE_MACHINE; any other is a fault of the program's, and raised again."""
+    if error.errno not in OF_THE_MACHINE:
+        raise error
+    return EnvironmentFault(f"{error.filename or 'this machine'}: {error.strerror}")
+
+
 class Signalled(BaseException):
     """A signal, raised where it came; no `except Exception`, ours or a library's, takes it for a fault of its own."""
 

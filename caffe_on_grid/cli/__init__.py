@@ -16,7 +16,7 @@ import click
 
 from caffe_on_grid import __version__
 from caffe_on_grid.cli import words
-from caffe_on_grid.errors import OF_THE_MACHINE, EnvironmentFault, GridError, Interrupted, Signalled, Terminated
+from caffe_on_grid.errors import GridError, Interrupted, Signalled, Terminated, of_the_machine
 
 VERBS: dict[str, tuple[str, str]] = {
     "train": ("train:train", "Train a net."),
@@ -98,9 +98,8 @@ def main(argv: Optional[Sequence[str]] = None) -> NoReturn:
     except (KeyboardInterrupt, click.Abort):
         code = _refused("interrupted", Interrupted.exit_code)
     except OSError as error:
-        if error.errno not in OF_THE_MACHINE:
-            raise
-        code = _refused(f"{error.filename or 'this machine'}: {error.strerror}", EnvironmentFault.exit_code)
+        fault = of_the_machine(error)
+        code = _refused(str(fault), fault.exit_code)
     sys.exit(code if isinstance(code, int) else 0)
 
 

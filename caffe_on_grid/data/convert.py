@@ -17,7 +17,7 @@ from typing import Any, Optional
 
 from caffe_on_grid.data import images, numbers
 from caffe_on_grid.data.lmdb_source import LmdbWriter
-from caffe_on_grid.errors import ConfigError, DataError, GridError, Interrupted, Terminated
+from caffe_on_grid.errors import SIGNALS, ConfigError, DataError, GridError
 from caffe_on_grid.spec import program
 from caffe_on_grid.storage import local
 
@@ -139,8 +139,8 @@ _ENDED: list[GridError] = []
 
 
 def _on_signal(number: int, _: object) -> None:
-    kind, how = (Interrupted, "interrupted") if number == signal.SIGINT else (Terminated, "terminated")
-    _ENDED.append(kind(f"{how}; nothing was written"))
+    kind = SIGNALS[number]
+    _ENDED.append(kind(f"{kind.__name__.lower()}; nothing was written"))
     if len(_ENDED) > 1:
         raise _ENDED[0]
 
@@ -148,12 +148,12 @@ def _on_signal(number: int, _: object) -> None:
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Run the program; returns the exit code of errors.py."""
     args = parser().parse_args(argv)
-    try:
-        count = write(args.items(args), Path(args.out), args.overwrite)
-    except GridError as error:
-        return program.refuse(error)
+    return program.end(lambda: _convert(args))
+
+
+def _convert(args: argparse.Namespace) -> None:
+    count = write(args.items(args), Path(args.out), args.overwrite)
     print(f"{args.out}: {count} records", file=sys.stderr)
-    return 0
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn, Optional, TextIO
 
-from caffe_on_grid.errors import OF_THE_MACHINE, EnvironmentFault, GridError, Interrupted, UsageError
+from caffe_on_grid.errors import GridError, Interrupted, UsageError, of_the_machine
 from caffe_on_grid.spec.codec import suggestion
 
 _PR_SET_PDEATHSIG = 1
@@ -38,12 +38,9 @@ def end(work: Callable[[], None]) -> int:
     except KeyboardInterrupt:
         return refuse(Interrupted("interrupted"))
     except OSError as error:
-        if error.errno not in (errno.EPIPE, *OF_THE_MACHINE):
-            raise
+        fault = None if error.errno == errno.EPIPE else of_the_machine(error)
         _drop(sys.stdout)
-        if error.errno == errno.EPIPE:  # whoever reads has seen enough
-            return 1
-        return refuse(EnvironmentFault(f"{error.filename or 'this machine'}: {error.strerror}"))
+        return refuse(fault) if fault else 1  # 1: whoever reads has seen enough
     return 0
 
 
